@@ -11,6 +11,7 @@
 //! runs; `page/dom.js` shows it as text alone. The few words outside of blocks are [`Escaped`].
 
 mod block;
+mod columns;
 mod details;
 mod escaped;
 pub mod live;

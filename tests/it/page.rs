@@ -35,10 +35,24 @@ fn read(block: &str) -> Block {
     let mut bytes = Vec::new();
     DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("deflated");
     let length = u32::from_le_bytes(*bytes.first_chunk().expect("a length")) as usize;
-    let json = serde_json::from_slice(&bytes[4..4 + length]).expect("JSON");
+    let json: Value = serde_json::from_slice(&bytes[4..4 + length]).expect("JSON");
+    let json = if matches!(&attribute("kind")[..], "rows" | "exchanges" | "findings") { items(&json) } else { json };
     let number = |name| attribute(name).parse().expect("a number");
     let (session, from) = (number("session"), number("from"));
     Block { kind: attribute("kind"), session, from, json, bytes: bytes.split_off(4 + length) }
+}
+
+/// A value of a column. A column whose values are all the same has one.
+pub fn value_at(column: &Value, index: usize) -> &Value {
+    let values = column.as_array().expect("a column");
+    &values[if values.len() == 1 { 0 } else { index }]
+}
+
+/// The items of a table, as `src/export/html/columns.rs` describes it.
+fn items(table: &Value) -> Value {
+    let columns = table["columns"].as_object().expect("columns");
+    let item = |index| columns.iter().map(|(name, column)| (name.clone(), value_at(column, index).clone())).collect();
+    (0..table["length"].as_u64().expect("a length") as usize).map(|index| Value::Object(item(index))).collect()
 }
 
 /// A page with the content of its blocks behind it, to search in.

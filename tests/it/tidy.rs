@@ -92,6 +92,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("pcap", &["source/live.rs", "source/live/"]),
     ("aya", &["source/attach/probe.rs"]),
     ("rusqlite", &["store/"]),
+    ("libdeflater", &["export/html/block.rs"]),
     ("ratatui", &["tui/"]),
     ("crossterm", &["tui/"]),
     ("clap", &["cli/args.rs", "cli/args/", "cli/mod.rs"]),

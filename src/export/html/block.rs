@@ -14,10 +14,10 @@ use std::io::{self, Write};
 use anyhow::Result;
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
-use flate2::write::DeflateEncoder;
+use libdeflater::{CompressionLvl, Compressor};
 use serde::Serialize;
 
+use super::columns::ItemColumns;
 use crate::mcp::SessionNumber;
 
 /// The content of a block.
@@ -57,11 +57,11 @@ pub(super) fn write(
     bytes: &[u8],
 ) -> Result<()> {
     let json = serde_json::to_vec(json)?;
-    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::best());
-    deflate.write_all(&u32::try_from(json.len())?.to_le_bytes())?;
-    deflate.write_all(&json)?;
-    deflate.write_all(bytes)?;
-    let packed = deflate.finish()?;
+    let content = [&u32::try_from(json.len())?.to_le_bytes(), &json[..], bytes].concat();
+    let mut compressor = Compressor::new(CompressionLvl::best());
+    let mut packed = vec![0; compressor.deflate_compress_bound(content.len())];
+    let length = compressor.deflate_compress(&content, &mut packed)?;
+    packed.truncate(length);
     writeln!(
         out,
         "<script type=\"application/octet-stream\" data-kind=\"{}\" data-session=\"{}\" data-from=\"{from}\">{}</script>",
@@ -105,7 +105,7 @@ impl<T: Serialize> ListBlocks<T> {
         if self.items.is_empty() {
             return Ok(());
         }
-        write(out, self.kind, self.session, self.written, &self.items, &[])?;
+        write(out, self.kind, self.session, self.written, &ItemColumns::new(&self.items)?, &[])?;
         self.written += self.items.len();
         self.items.clear();
         Ok(())

@@ -1,9 +1,9 @@
 //! The details of messages: layers, and the bytes that they refer to.
 //!
 //! Messages of a session have nearly the same layers. So the names of the layers are a shape that
-//! messages share, and the values of one field in all messages of a shape stand in one column.
-//! Bytes stand once in a block: a text that lies in a packet is a part of that packet's bytes, and
-//! a value that the page can read from its bytes is left out ([`Value`]).
+//! messages share. The values of one field in all messages of a shape are a [`ValueColumn`].
+//! Bytes stand once in a block: a text that lies in a packet is a part of that packet's bytes.
+//! A [`Value`] lacks what the page knows from elsewhere.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,8 +13,9 @@ use memchr::memmem;
 use serde::Serialize;
 
 use super::block::{self, BlockKind};
+use super::columns::ValueColumn;
 use crate::capture::PacketNumber;
-use crate::mcp::SessionNumber;
+use crate::mcp::{Message, SessionNumber};
 use crate::view::detail::{Detail, LayerNode, Source, TEXT};
 use value::Value;
 
@@ -31,30 +32,50 @@ const fn most(source: usize) -> usize {
     if source == TEXT { MOST_TEXT } else { MOST_BYTES }
 }
 
-/// Bytes after which a block is written: a browser opens this many in a few milliseconds.
-const BLOCK: usize = 512 << 10;
+/// Bytes after which a block is written: a browser opens this many in some ten milliseconds.
+const BLOCK: usize = 1 << 20;
 
 /// Messages of a block.
-const MESSAGES: usize = 400;
+const MESSAGES: usize = 800;
 
 /// A layer or a field without its value and its place: depth, name, source of its bytes, odd.
 type NodeName = (usize, String, Option<usize>, bool);
+
+/// What messages of one shape share: their layers, and how many sources and runs they have.
+type ShapeKey = (Vec<NodeName>, usize, usize);
 
 /// The messages of one shape, column by column.
 #[derive(Default, Serialize)]
 struct Shape {
     names: Vec<NodeName>,
-    values: Vec<Vec<Value>>,
+    values: Vec<ValueColumn<Value>>,
     /// Start and length of the bytes in the source.
-    places: Vec<Vec<(usize, usize)>>,
+    starts: Vec<ValueColumn<usize>>,
+    lengths: Vec<ValueColumn<usize>>,
+    sources: Vec<SourceColumns>,
+    carried: Vec<RunColumns>,
 }
 
 /// A source of bytes: title, packet, offset, length, and how many bytes were left out. The offset
 /// counts from the first byte of the message in the block. The title of a packet is its number.
-type SourcePlace = (String, Option<u64>, isize, usize, usize);
+#[derive(Default, Serialize)]
+struct SourceColumns(
+    ValueColumn<String>,
+    ValueColumn<Option<u64>>,
+    ValueColumn<isize>,
+    ValueColumn<usize>,
+    ValueColumn<usize>,
+);
 
 /// A run of the text in another source: start, length, source, offset, length if it was derived.
-type RunPlace = (usize, usize, usize, usize, Option<usize>);
+#[derive(Default, Serialize)]
+struct RunColumns(
+    ValueColumn<usize>,
+    ValueColumn<usize>,
+    ValueColumn<usize>,
+    ValueColumn<usize>,
+    ValueColumn<Option<usize>>,
+);
 
 /// The block that is being filled: its messages in columns.
 #[derive(Default, Serialize)]
@@ -66,14 +87,12 @@ struct DetailBlock {
     shape: Vec<usize>,
     /// The size of each message's own bytes in the block.
     sizes: Vec<usize>,
-    sources: Vec<Vec<SourcePlace>>,
-    carried: Vec<Vec<RunPlace>>,
     #[serde(skip)]
     first: usize,
     #[serde(skip)]
     last: usize,
     #[serde(skip)]
-    shape_index: HashMap<Vec<NodeName>, usize>,
+    shape_index: HashMap<ShapeKey, usize>,
     #[serde(skip)]
     packets: HashMap<PacketNumber, (usize, usize)>,
     #[serde(skip)]
@@ -101,15 +120,19 @@ impl DetailBlocks {
         }
         block.rows.push(row - block.last);
         block.last = row;
-        let shape = block.nodes(detail.nodes, &detail.sources, about);
+        let shape = block.shape_of(&detail);
         block.shape.push(shape);
+        block.nodes(shape, &detail, about);
         let base = block.bytes.len();
-        let sources = block.sources(detail.sources);
-        block.sources.push(sources);
+        block.sources(shape, detail.sources);
         block.sizes.push(block.bytes.len() - base);
-        let runs = detail.carried.into_iter();
-        let runs = runs.map(|run| (run.text.start, run.text.len(), run.source, run.at, run.derived_length));
-        block.carried.push(runs.collect());
+        for (columns, run) in block.shapes[shape].carried.iter_mut().zip(detail.carried) {
+            columns.0.push(run.text.start);
+            columns.1.push(run.text.len());
+            columns.2.push(run.source);
+            columns.3.push(run.at);
+            columns.4.push(run.derived_length);
+        }
         if block.bytes.len() >= BLOCK || block.rows.len() >= MESSAGES { self.flush(out) } else { Ok(()) }
     }
 
@@ -124,37 +147,52 @@ impl DetailBlocks {
 }
 
 impl DetailBlock {
-    /// Adds the layers of a message. Returns their shape.
-    fn nodes(&mut self, nodes: Vec<LayerNode>, sources: &[Source], about: &str) -> usize {
-        let mut values = Vec::with_capacity(nodes.len());
-        let mut places = Vec::with_capacity(nodes.len());
-        let mut names = Vec::with_capacity(nodes.len());
-        for LayerNode { depth, name, value, location, odd } in nodes {
-            let (source, range) = location.map_or((None, 0..0), |(source, range)| (Some(source), range));
-            // Only what the page has can stand for a value.
-            let bytes = source.and_then(|at| {
-                let whole = &sources.get(at)?.bytes;
-                whole.get(..most(at)).unwrap_or(whole).get(range.clone())
-            });
-            values.push(Value::new(value, bytes, about));
-            places.push((range.start, range.len()));
-            names.push((depth, name, source, odd));
-        }
+    /// The shape of a message.
+    fn shape_of(&mut self, detail: &Detail) -> usize {
+        let name = |node: &LayerNode| {
+            let source = node.location.as_ref().map(|(source, _)| *source);
+            (node.depth, node.name.clone(), source, node.odd)
+        };
+        let names: Vec<NodeName> = detail.nodes.iter().map(name).collect();
+        let key = (names, detail.sources.len(), detail.carried.len());
         let shapes = &mut self.shapes;
-        let shape = *self.shape_index.entry(names).or_insert_with_key(|names| {
-            let columns = names.len();
-            let empty = || (0..columns).map(|_| Vec::new());
-            shapes.push(Shape { names: names.clone(), values: empty().collect(), places: vec![Vec::new(); columns] });
+        *self.shape_index.entry(key).or_insert_with_key(|(names, sources, runs)| {
+            shapes.push(Shape {
+                names: names.clone(),
+                values: columns(names.len()),
+                starts: columns(names.len()),
+                lengths: columns(names.len()),
+                sources: columns(*sources),
+                carried: columns(*runs),
+            });
             shapes.len() - 1
-        });
-        let columns = &mut shapes[shape];
-        columns.values.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
-        columns.places.iter_mut().zip(places).for_each(|(column, place)| column.push(place));
-        shape
+        })
+    }
+
+    /// Adds the layers of a message.
+    fn nodes(&mut self, shape: usize, Detail { message, nodes, sources, .. }: &Detail, about: &str) {
+        let columns = &mut self.shapes[shape];
+        let facts = facts(message, sources);
+        for (at, LayerNode { value, location, .. }) in nodes.iter().enumerate() {
+            let (source, range) = location.clone().map_or((None, 0..0), |(source, range)| (Some(source), range));
+            let whole = source.and_then(|at| sources.get(at));
+            // Only what the page has can stand for a value.
+            let bytes = whole
+                .zip(source)
+                .and_then(|(Source { bytes, .. }, at)| bytes.get(..most(at)).unwrap_or(bytes).get(range.clone()));
+            let packet = whole.and_then(|source| source.packet).map(|packet| ("packet", packet.0));
+            let places = [("length", range.len() as u64), ("start", range.start as u64), ("end", range.end as u64)];
+            let numbers = packet.into_iter().chain(places.into_iter().filter(|_| source.is_some()));
+            let numbers: Vec<_> = numbers.map(|(name, number)| (name, number.to_string())).collect();
+            let known: Vec<_> = facts.iter().chain(&numbers).map(|(name, text)| (*name, &text[..])).collect();
+            columns.values[at].push(Value::new(value, bytes, about, &known));
+            columns.starts[at].push(range.start);
+            columns.lengths[at].push(range.len());
+        }
     }
 
     /// Adds the bytes of a message. The longest source comes first: it often contains others.
-    fn sources(&mut self, sources: Vec<Source>) -> Vec<SourcePlace> {
+    fn sources(&mut self, shape: usize, sources: Vec<Source>) {
         let base = self.bytes.len();
         let mut order: Vec<usize> = (0..sources.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(sources[*at].bytes.len()));
@@ -162,13 +200,15 @@ impl DetailBlock {
         for at in order {
             places[at] = self.place(base, &sources[at], most(at));
         }
-        let place = |(Source { title, bytes, packet }, (start, length)): (Source, (usize, usize))| {
+        let columns = self.shapes[shape].sources.iter_mut();
+        for ((columns, Source { title, bytes, packet }), (start, length)) in columns.zip(sources).zip(places) {
             let is_number = packet.is_some_and(|packet| title == format!("packet #{packet}"));
-            let title = if is_number { String::new() } else { title };
-            let packet = packet.map(|packet| packet.0);
-            (title, packet, start as isize - base as isize, length, bytes.len().saturating_sub(length))
-        };
-        sources.into_iter().zip(places).map(place).collect()
+            columns.0.push(if is_number { String::new() } else { title });
+            columns.1.push(packet.map(|packet| packet.0));
+            columns.2.push(start as isize - base as isize);
+            columns.3.push(length);
+            columns.4.push(bytes.len().saturating_sub(length));
+        }
     }
 
     /// Where bytes stand in the block: those of an earlier source, or new ones.
@@ -186,4 +226,19 @@ impl DetailBlock {
         }
         place
     }
+}
+
+/// As many empty columns.
+fn columns<T: Default>(count: usize) -> Vec<T> {
+    (0..count).map(|_| T::default()).collect()
+}
+
+/// What the row of a message and its text tell about numbers in values.
+fn facts(message: &Message, sources: &[Source]) -> Vec<(&'static str, String)> {
+    let partner = message.answers.or(message.answered_by).map(|partner| partner.0);
+    let exchange = message.exchange.map(|exchange| exchange.0);
+    let size = sources.get(TEXT).map(|text| text.bytes.len() as u64);
+    let numbers = [("size", size), ("partner", partner), ("exchange", exchange)];
+    let numbers = numbers.into_iter().filter_map(|(name, number)| Some((name, number?.to_string())));
+    numbers.chain(message.id.as_ref().map(|id| ("id", id.to_string()))).collect()
 }

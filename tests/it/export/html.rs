@@ -1,6 +1,6 @@
 //! `export --format html`: the data in the page, and the page in a browser.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{exported, lines};
-use crate::page::blocks;
+use crate::page::{blocks, value_at};
 use crate::peers::peers;
 use crate::program::root;
 use crate::support::needs::{CHROMIUM, have_program};
@@ -32,10 +32,14 @@ fn texts(page: &str) -> BTreeMap<u64, Vec<u8>> {
         let list = |name: &str| block.json[name].as_array().expect("a column").clone();
         let number = |value: &Value| value.as_i64().expect("a number");
         let (mut row, mut base) = (block.from as i64, 0);
-        for ((distance, size), sources) in list("rows").iter().zip(list("sizes")).zip(list("sources")) {
+        let mut earlier = HashMap::new();
+        for ((distance, size), shape) in list("rows").iter().zip(list("sizes")).zip(list("shape")) {
             row += number(distance);
-            let start = (base + number(&sources[0][2])) as usize;
-            let text = block.bytes[start..start + number(&sources[0][3]) as usize].to_vec();
+            let shape = number(&shape) as usize;
+            let index = earlier.entry(shape).and_modify(|index| *index += 1).or_insert(0);
+            let source = &block.json["shapes"][shape]["sources"][0];
+            let start = (base + number(value_at(&source[2], *index))) as usize;
+            let text = block.bytes[start..start + number(value_at(&source[3], *index)) as usize].to_vec();
             let number_of_message = rows[&block.session][row as usize].expect("details belong to a message");
             assert!(texts.insert(number_of_message, text).is_none(), "message {number_of_message} twice");
             base += number(&size);

@@ -5,11 +5,27 @@ const DECODER = new TextDecoder();
 
 /** Opens a block: its JSON as an object, and the bytes behind it. */
 async function openBlock(base64) {
-  const packed = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  const text = atob(base64), packed = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at += 1) packed[at] = text.charCodeAt(at);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
   return { json: JSON.parse(DECODER.decode(bytes.subarray(4, 4 + length))), bytes: bytes.subarray(4 + length) };
+}
+
+/** A value of a column. A column whose values are all the same has one. */
+const valueAt = (column, index) => column[column.length === 1 ? 0 : index];
+
+/** The items of a table. src/export/html/columns.rs writes it: each member of the items is a column. */
+function itemsOf({ length, columns }) {
+  const items = Array.from({ length }, () => ({}));
+  for (const [name, column] of Object.entries(columns)) {
+    items.forEach((item, index) => {
+      const value = valueAt(column, index);
+      if (value !== null) item[name] = value;
+    });
+  }
+  return items;
 }
 
 /** The messages of a block of details: their rows, their places in the columns, and where their bytes begin. */
@@ -17,14 +33,15 @@ function messagesOf({ json, bytes }, from) {
   const counts = json.shapes.map(() => 0);
   let row = from, base = 0;
   return json.rows.map((distance, at) => {
-    const message = { row: (row += distance), base, shape: json.shapes[json.shape[at]], index: counts[json.shape[at]]++, sources: json.sources[at], carried: json.carried[at], bytes };
+    const shape = json.shapes[json.shape[at]], index = counts[json.shape[at]]++;
+    const message = { row: (row += distance), base, shape, index, bytes };
     base += json.sizes[at];
     return message;
   });
 }
 
-/** The blocks of details that stay open. One has about half a megabyte. */
-const OPEN_BLOCKS = 12;
+/** The blocks of details that stay open. One has about a megabyte. */
+const OPEN_BLOCKS = 8;
 
 /** A session: its facts, the rows of its timeline, and its messages with layers and bytes. */
 class Session {
@@ -53,7 +70,7 @@ class Session {
     if (kind === 'session') this.facts = json;
     // A page that follows a recording gets an exchange again when it changed, and all findings when one is new.
     if (kind === 'exchanges') {
-      for (const exchange of json) {
+      for (const exchange of itemsOf(json)) {
         const known = this.exchangeOf.get(exchange.number);
         if (known) Object.assign(known, exchange);
         else this.exchanges.push(exchange);
@@ -62,13 +79,13 @@ class Session {
     }
     if (kind === 'findings') {
       if (from === 0) this.findings = [];
-      for (const finding of json) {
+      for (const finding of itemsOf(json)) {
         if (finding.manual) this.manuals[finding.rule] = finding.manual;
         this.findings.push(finding);
       }
     }
     if (kind === 'rows') {
-      for (const row of json) {
+      for (const row of itemsOf(json)) {
         row.position = this.rows.length;
         if (row.number !== undefined) this.rowOfMessage.set(row.number, row);
         this.rows.push(row);
@@ -105,16 +122,18 @@ class Session {
     if (index < 0) return null;
     const found = (await this.details(index)).find((message) => message.row === row.position);
     if (!found) return null;
-    const sources = found.sources.map(([title, packet, at, length, omitted]) =>
-      ({ title: title || `packet #${packet}`, packet, omitted, bytes: found.bytes.subarray(found.base + at, found.base + at + length) }));
-    const { names, values, places } = found.shape;
-    const nodes = names.map(([depth, name, source, odd], column) => {
-      const [start, length] = places[column][found.index];
-      const range = source === null ? null : [start, start + length];
+    const { index: at, shape } = found;
+    const sources = shape.sources.map((columns) => columns.map((column) => valueAt(column, at))).map(([title, packet, start, length, omitted]) =>
+      ({ title: title || `packet #${packet}`, packet, omitted, bytes: found.bytes.subarray(found.base + start, found.base + start + length) }));
+    const carried = shape.carried.map((columns) => columns.map((column) => valueAt(column, at)));
+    const nodes = shape.names.map(([depth, name, source, odd], column) => {
+      const start = valueAt(shape.starts[column], at), length = valueAt(shape.lengths[column], at), end = start + length;
+      const range = source === null ? null : [start, end];
       const own = range ? sources[source].bytes.subarray(...range) : null;
-      return { depth, name, source, range, odd, value: valueText(values[column][found.index], own, row.about) };
+      const known = { ...row, size: sources[0].bytes.length + sources[0].omitted, packet: sources[source]?.packet, start, end, length };
+      return { depth, name, source, range, odd, value: valueText(valueAt(shape.values[column], at), own, known) };
     });
-    return { row, sources, nodes, carried: found.carried };
+    return { row, sources, nodes, carried };
   }
 
   /** The texts of all messages in lower case, by the position of their rows. Each is read once. */
@@ -125,23 +144,29 @@ class Session {
   async readTexts(texts) {
     while (this.textBlocks < this.detailBlocks.length) {
       const { base64, from } = this.detailBlocks[this.textBlocks++];
-      for (const { row, base, bytes, sources: [[, , at, length]] } of messagesOf(await openBlock(base64), from)) {
-        texts[row] = DECODER.decode(bytes.subarray(base + at, base + at + length)).toLowerCase();
+      for (const { row, base, bytes, index, shape: { sources: [[, , starts, lengths]] } } of messagesOf(await openBlock(base64), from)) {
+        const start = base + valueAt(starts, index);
+        texts[row] = DECODER.decode(bytes.subarray(start, start + valueAt(lengths, index))).toLowerCase();
       }
     }
     return texts;
   }
 }
 
-/** The value of a field. src/export/html/details/value.rs leaves out what the page can read from the field's bytes. */
-function valueText(value, bytes, about) {
+/** The value of a field. src/export/html/details/value.rs leaves out what the page knows from elsewhere. */
+function valueText(value, bytes, known) {
   if (typeof value === 'string') return value;
-  const [before, form, after] = value;
-  if (form === 'text') return DECODER.decode(bytes.subarray(before, before + after));
-  if (form === 'about') return before + about + after;
-  if (form === 'own') return before + DECODER.decode(bytes) + after;
-  const number = bytes.reduce((sum, byte) => sum * 256 + byte, 0);
-  return before + (form === 'hex' ? `0x${number.toString(16).padStart(bytes.length * 2, '0')}` : number) + after;
+  const number = (part) => part.reduce((sum, byte) => sum * 256 + byte, 0);
+  return value.map((part) => {
+    if (typeof part === 'string') return part;
+    const [form, from, before] = part;
+    if (form === 'text') return DECODER.decode(bytes.subarray(from, bytes.length - before));
+    if (form === 'decimal') return number(bytes);
+    if (form === 'hex') return `0x${number(bytes).toString(16).padStart(bytes.length * 2, '0')}`;
+    if (form === 'number') return number(bytes.subarray(from, from + 4));
+    if (form === 'minus') return (number(bytes) - from + 2 ** 32) % 2 ** 32;
+    return known[form];
+  }).join('');
 }
 
 /** The ranges of a source that carry these bytes of the text. */

@@ -12,7 +12,7 @@ const barWidth = (nanoseconds) => Math.max(0, Math.min(1, (Math.log10(Math.max(1
 /** A row of the timeline. */
 function messageRow(row) {
   if (row.number === undefined) {
-    return el('div', { class: `row note ${row.tone}` }, el('span', { class: 'n' }), el('span', { class: 'at' }, row.at === null ? '' : relative(row.at)),
+    return el('div', { class: `row note ${row.tone}` }, el('span', { class: 'n' }), el('span', { class: 'at' }, row.at === undefined ? '' : relative(row.at)),
       el('span', { class: 'arrow' }, row.sign), el('span', { class: 'method' }, row.what), el('span', { class: 'about', title: visible(row.about) }, row.about),
       el('span', { class: 'id' }, row.messages), el('span', { class: 'took' }), el('span', { class: 'mark' }));
   }

@@ -11,29 +11,34 @@ function drawWaterfall(canvas, session, selected) {
   const context = canvas.getContext('2d');
   context.scale(scale, scale);
   const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${name}`);
+  const colours = Object.fromEntries(['server', 'error', 'warning', 'dim', 'text'].map((name) => [name, style.getPropertyValue(`--${name}`)]));
   const end = Math.max(1, session.facts.length, session.rows.at(-1)?.at ?? 0);
   const x = (at) => (at / end) * (width - 4) + 2;
-  const lane = (height - 8) / LANES, free = new Array(LANES).fill(-Infinity);
+  const lane = (height - 8) / LANES, free = new Array(LANES).fill(-Infinity), drawn = new Map();
+  /** Draws a bar. One that covers the same pixels as the one before it in its lane is not drawn again. */
+  const bar = (name, from, to, top, tall) => {
+    const left = x(from), wide = Math.max(1.5, x(to) - left), pixels = `${name} ${Math.round(left)} ${Math.round(left + wide)}`;
+    if (drawn.get(top) === pixels) return;
+    drawn.set(top, pixels);
+    context.fillStyle = colours[name];
+    context.fillRect(left, top, wide, tall);
+  };
   for (const row of session.rows) {
     if (row.number === undefined) {
-      if (row.at === null) continue;
-      context.fillStyle = colour(row.tone === 'error' ? 'error' : row.tone === 'warning' ? 'warning' : 'dim');
-      context.fillRect(x(row.at), height - 5, 1.5, 5);
+      if (row.at === undefined) continue;
+      bar(row.tone === 'error' || row.tone === 'warning' ? row.tone : 'dim', row.at, row.at, height - 5, 5);
     } else if (row.took !== undefined && row.answers) {
       const from = row.at - row.took;
       let index = free.findIndex((until) => until <= from);
       if (index < 0) index = LANES - 1;
       free[index] = row.at;
-      context.fillStyle = colour(row.outcome === 'error' || row.outcome === 'tool error' ? 'error' : row.outcome === 'negative' ? 'warning' : 'server');
-      context.fillRect(x(from), 1 + index * lane, Math.max(1.5, x(row.at) - x(from)), lane - 1);
+      bar(row.outcome === 'error' || row.outcome === 'tool error' ? 'error' : row.outcome === 'negative' ? 'warning' : 'server', from, row.at, 1 + index * lane, lane - 1);
     } else if (row.outcome === 'unanswered') {
-      context.fillStyle = colour('error');
-      context.fillRect(x(row.at), 1, Math.max(1.5, x(row.until ?? end) - x(row.at)), lane - 1);
+      bar('error', row.at, row.until ?? end, 1, lane - 1);
     }
   }
-  if (selected && selected.at !== null) {
-    context.fillStyle = colour('text');
+  if (selected && selected.at !== undefined) {
+    context.fillStyle = colours.text;
     context.fillRect(x(selected.at), 0, 1, height);
   }
 }
@@ -44,7 +49,7 @@ function rowAt(canvas, session, place) {
   const at = (place / canvas.clientWidth) * end;
   let nearest = null, distance = Infinity;
   for (const row of session.rows) {
-    if (row.at === null) continue;
+    if (row.at === undefined) continue;
     const from = row.took !== undefined && row.answers ? row.at - row.took : row.at;
     const away = at < from ? from - at : Math.max(0, at - row.at);
     if (away < distance) [nearest, distance] = [row, away];
