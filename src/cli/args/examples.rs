@@ -33,7 +33,7 @@ pub const RUN: &str = "Examples:
   sudo mcptap run -- my-agent --model x
 
 The client runs as you, also under sudo. Without rights only STDIO servers that it starts by name
-are recorded (docs/attach.md).";
+are recorded (docs/run.md).";
 
 #[cfg(feature = "http")]
 pub const PROXY: &str = "Examples:
