@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs a package in a clean Debian and uses it there, as a new user would. Needs root and debootstrap.
 #
-#   .packaging/try-deb.sh target/debian/mcptap_VERSION_ARCHITECTURE.deb [SUITE] [MIRROR]
+#   .github/packaging/try-deb.sh target/debian/mcptap_VERSION_ARCHITECTURE.deb [SUITE] [MIRROR]
 #
 # The clean Debian has nothing of this machine but the package and one capture. What the package depends on comes from
 # the mirror.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 package=$(realpath "$1")
 suite=${2:-bookworm}
 mirror=${3:-http://deb.debian.org/debian}

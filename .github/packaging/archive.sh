@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Makes target/dist/mcptap-VERSION-TARGET.tar.gz with the program, its man pages, completions and licences.
 #
-#   .packaging/archive.sh TARGET        for example x86_64-unknown-linux-gnu
+#   .github/packaging/archive.sh TARGET        for example x86_64-unknown-linux-gnu
 #
 # A target with musl gets no libpcap, so it lacks "sniff" and "attach". PROFILE chooses another profile than dist.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 target=$1
 profile=${PROFILE:-dist}
 case $target in
