@@ -22,6 +22,7 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::Source;
+use crate::source::command::names_mcp;
 use crate::source::first_line::HeldStart;
 use crate::source::stdio::{self, Observations, Receipts, Server};
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Saved, WriteOptions};
@@ -52,7 +53,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     if let Some(redaction) = redaction {
         recorded.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
     }
-    let source = recorded.join(" ");
+    let (source, names_mcp) = (recorded.join(" "), names_mcp(&recorded));
     let pruning = Pruning::new(arguments.name.as_deref(), &arguments.prune);
     let server = Server { command: arguments.command, recorded, name: arguments.name, seals: redaction.is_some() };
     let place = target::database(db).map(DatabaseFile::file);
@@ -67,7 +68,6 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
         let mut observations = HeldStart::new(observations);
         // A server that ends at once is what somebody looks for.
-        let names_mcp = source.to_lowercase().contains("mcp");
         if if_mcp && !observations.is_server(names_mcp)? {
             while observations.next()?.is_some() {}
             observations.inner().receipts().confirm();

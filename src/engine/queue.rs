@@ -29,7 +29,7 @@ const BATCHES_IN_MEMORY: usize = 256;
 /// shown and written. A person who watches does not want to wait longer.
 const IDLE_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which the capture continues after `stop`, to read the kernel's buffer. On a busy
-/// interface the buffer never becomes empty.
+/// interface the buffer never becomes empty. A source that ends by itself has the time it needs.
 const STOP_TIME: Duration = Duration::from_millis(250);
 
 /// The result of the capture thread: its source, whose counters are needed, and its error.
@@ -167,9 +167,13 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
 
 fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut sender: QueueSender) -> FinishedCapture<S> {
     let mut batch = Batch::default();
-    let mut stopped: Option<Instant> = None;
+    let (mut stopped, mut ends_itself) = (None::<Instant>, false);
     loop {
-        if stop.load(Ordering::Relaxed) && stopped.get_or_insert_with(Instant::now).elapsed() > STOP_TIME {
+        if stop.load(Ordering::Relaxed) && stopped.is_none() {
+            ends_itself = source.stop();
+            stopped = Some(Instant::now());
+        }
+        if !ends_itself && stopped.is_some_and(|stopped| stopped.elapsed() > STOP_TIME) {
             break;
         }
         let full = match source.next() {
@@ -178,7 +182,7 @@ fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut sender: QueueSender)
                 batch.bytes().len() >= BATCH
             }
             // The capture was stopped, and the kernel's buffer is empty.
-            Ok(Some(Item::Idle)) if stopped.is_some() => break,
+            Ok(Some(Item::Idle)) if stopped.is_some() && !ends_itself => break,
             Ok(Some(Item::Idle)) => true,
             Ok(Some(Item::Secrets(_) | Item::Damage(_) | Item::Dropped(_))) => false,
             Ok(None) => break,
@@ -233,6 +237,9 @@ impl QueueSender {
 
     /// Sends what is left of dropped pipe packets. It is small, so it needs no room.
     fn send_lengths(&mut self, batch: &mut Batch) -> bool {
+        if batch.is_empty() {
+            return true;
+        }
         self.shared.batches.fetch_add(1, Ordering::Relaxed);
         self.batches.send(QueueEntry::Memory(mem::take(batch))).is_ok()
     }

@@ -38,6 +38,10 @@ const HELD: usize = 16 << 20;
 /// with its next packet.
 const FOREIGN: usize = 65_536;
 
+/// The most connections of the client that are remembered. Of more, those whose packets are the
+/// oldest are forgotten: most of them are over.
+const OF_CLIENT: usize = 65_536;
+
 /// The two addresses of a connection, in order.
 type Key = (SocketAddr, SocketAddr);
 
@@ -47,6 +51,7 @@ pub(super) struct Connections {
     known: HashMap<Key, Owner>,
     undecided: usize,
     foreign: usize,
+    of_client: usize,
     held: usize,
     /// The time of the last look at all that waits.
     expired: Time,
@@ -54,9 +59,17 @@ pub(super) struct Connections {
 
 enum Owner {
     Undecided(Held),
-    /// Of the client: the sequence number of its SYN, and the time of its report.
-    OfClient(Option<u32>, Time),
+    OfClient(ClientOwned),
     Foreign,
+}
+
+struct ClientOwned {
+    /// The sequence number of its SYN, if that was captured.
+    syn: Option<u32>,
+    /// The time of its report.
+    reported: Time,
+    /// The time of its report or of its last packet.
+    active: Time,
 }
 
 struct Held {
@@ -79,6 +92,7 @@ impl Connections {
             known: HashMap::new(),
             undecided: 0,
             foreign: 0,
+            of_client: 0,
             held: 0,
             expired: Time(i64::MIN / 2),
         }
@@ -98,10 +112,11 @@ impl Connections {
             self.known.insert(key, Owner::Undecided(held));
         }
         match self.known.get_mut(&key) {
-            Some(Owner::OfClient(syn, _)) => {
+            Some(Owner::OfClient(owned)) => {
                 if is_syn {
-                    *syn = Some(sequence);
+                    owned.syn = Some(sequence);
                 }
+                owned.active = packet.time;
                 out.push(packet);
             }
             Some(Owner::Undecided(held)) => {
@@ -109,6 +124,9 @@ impl Connections {
                 held.packets.push(packet);
                 if !flags.has(Flags::SYN) {
                     held.settled.get_or_insert(packet.time);
+                }
+                if self.held >= HELD {
+                    self.make_room();
                 }
             }
             // A connection that was there before the client.
@@ -121,7 +139,7 @@ impl Connections {
         let key = key(local, remote);
         let syn = match self.known.get(&key) {
             // A later report of the same connection, by a process that shares it.
-            Some(Owner::OfClient(syn, _)) => *syn,
+            Some(Owner::OfClient(owned)) => owned.syn,
             Some(Owner::Undecided(held)) => {
                 (0..held.packets.len())
                     .filter_map(|index| held.packets.get(index))
@@ -131,7 +149,21 @@ impl Connections {
             Some(Owner::Foreign) | None => None,
         };
         self.forget(&key);
-        self.known.insert(key, Owner::OfClient(syn, time));
+        if self.of_client >= OF_CLIENT {
+            self.forget_oldest();
+        }
+        self.of_client += 1;
+        self.known.insert(key, Owner::OfClient(ClientOwned { syn, reported: time, active: time }));
+    }
+
+    /// Forgets half of the client's connections.
+    fn forget_oldest(&mut self) {
+        let active = |owner: &Owner| if let Owner::OfClient(owned) = owner { Some(owned.active) } else { None };
+        let mut times: Vec<Time> = self.known.values().filter_map(active).collect();
+        times.sort_unstable();
+        let Some(&middle) = times.get(times.len() / 2) else { return };
+        self.known.retain(|_, owner| active(owner).is_none_or(|active| active > middle));
+        self.of_client = self.known.values().filter_map(active).count();
     }
 
     /// All reports up to this time were taken. What has waited long enough is foreign.
@@ -145,7 +177,7 @@ impl Connections {
     /// Whether a SYN begins another connection than the one that is known.
     fn is_new(&self, key: &Key, sequence: u32, time: Time) -> bool {
         match self.known.get(key) {
-            Some(Owner::OfClient(syn, reported)) => *syn != Some(sequence) && time.since(*reported) > SLACK,
+            Some(Owner::OfClient(owned)) => owned.syn != Some(sequence) && time.since(owned.reported) > SLACK,
             Some(Owner::Undecided(held)) => held.syn != sequence,
             Some(Owner::Foreign) | None => true,
         }
@@ -158,11 +190,12 @@ impl Connections {
                 self.held -= held.packets.bytes().len();
             }
             Some(Owner::Foreign) => self.foreign -= 1,
-            Some(Owner::OfClient(..)) | None => {}
+            Some(Owner::OfClient(_)) => self.of_client -= 1,
+            None => {}
         }
     }
 
-    /// Makes room for one more undecided connection.
+    /// Makes room for undecided connections, and for one more.
     fn make_room(&mut self) {
         if self.undecided >= UNDECIDED || self.held >= HELD {
             self.decline(|held| held.settled.is_some());
@@ -301,5 +334,24 @@ mod tests {
         }
         assert!(case.0.known.len() <= FOREIGN + UNDECIDED, "{}", case.0.known.len());
         assert_eq!(case.passed(), [0; 0]);
+        // One connection that sends a lot before its report could come.
+        case.segment(4, CLIENT, SERVER, 7, "S");
+        for sequence in 8..600_000 {
+            case.segment(5, CLIENT, SERVER, sequence, ".");
+            assert!(case.0.held <= HELD + 100, "{}", case.0.held);
+        }
+    }
+
+    #[test]
+    fn connections_of_the_client_take_a_bounded_room_and_the_latest_stay() {
+        let mut case = Passing::new();
+        let ports = || (0..2u8).flat_map(|host| (1..=u16::MAX).map(move |port| (host, port)));
+        for (at, (host, port)) in ports().enumerate() {
+            let local = SocketAddr::from(([10, 0, 1, host], port));
+            case.0.claim(local, SERVER.parse().unwrap(), Time(at as i64), &mut case.1);
+        }
+        assert!(case.0.of_client <= OF_CLIENT && case.0.known.len() == case.0.of_client);
+        case.segment(1, "10.0.1.1:65535", SERVER, 7, ".").segment(1, "10.0.1.0:1", SERVER, 7, ".");
+        assert_eq!(case.passed(), [1]);
     }
 }

@@ -12,13 +12,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
+use crate::source::command::LAUNCHERS;
 use crate::source::live::Environment;
-
-/// Programs that start servers. Others have "mcp" in their names.
-const LAUNCHERS: [&str; 16] = [
-    "npx", "npm", "node", "bun", "bunx", "deno", "pnpm", "yarn", "uv", "uvx", "pipx", "python", "python3", "docker",
-    "podman", "java",
-];
 
 /// Puts scripts into a folder, and the folder before all others in the environment's PATH. The
 /// command `wrap` records, and is written up to its two dashes.
@@ -43,7 +38,9 @@ fn launchers(path: &OsStr) -> Vec<(OsString, PathBuf)> {
     for folder in env::split_paths(path).filter(|folder| folder.is_absolute()) {
         for entry in fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok) {
             let name = entry.file_name();
-            let is_launcher = LAUNCHERS.iter().any(|launcher| name == *launcher)
+            // Others have "mcp" in their names.
+            let is_launcher = name == "python3"
+                || LAUNCHERS.iter().any(|launcher| name == *launcher)
                 || memchr::memmem::find(&name.as_bytes().to_ascii_lowercase(), b"mcp").is_some() && name != "mcptap";
             let is_program = || {
                 fs::metadata(entry.path()).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)

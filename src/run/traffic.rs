@@ -102,4 +102,10 @@ impl Source for ClientTraffic {
         self.count += 1;
         Ok(Some(Item::Packet(Packet { number: PacketNumber(self.count), ..packet })))
     }
+
+    /// Its interface never ends.
+    fn stop(&mut self) -> bool {
+        self.client.stop();
+        false
+    }
 }

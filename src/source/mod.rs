@@ -14,6 +14,7 @@
 //!  keylog.rs    TLS secrets from a file beside it
 //!  live.rs      a network interface
 //!  stdio.rs     a wrapped process
+//!  command.rs   whether a command line names MCP
 //!  first_line.rs  whether a process is an MCP server
 //!  attach.rs    processes that already run
 //!  tape.rs      what mcptap itself sends and receives
@@ -27,6 +28,7 @@
 #[cfg(all(feature = "attach", target_os = "linux"))]
 pub mod attach;
 pub mod batch;
+pub mod command;
 pub mod element;
 pub mod file;
 pub mod first_line;
@@ -95,6 +97,12 @@ pub trait Source {
     /// # Errors
     /// An error is final. Its message says what was being done, to what, and what to try.
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>>;
+
+    /// The recording is to end. Returns whether the source ends by itself then, after all that has
+    /// passed so far.
+    fn stop(&mut self) -> bool {
+        false
+    }
 
     /// Bytes read so far, and the total where it is known.
     fn progress(&self) -> (u64, Option<u64>) {

@@ -20,9 +20,9 @@ use super::{command, hidden, masked};
 use crate::cli::args::Colour;
 use crate::cli::output::{self, note};
 use crate::source::attach::http_pairs::{self, Evidence};
-use crate::source::attach::pairs::program;
 use crate::source::attach::visibility::{self, HttpVisibility};
 use crate::source::attach::{HttpPair, Pair, Snapshot};
+use crate::source::command::program;
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe;
 

@@ -21,13 +21,13 @@ use anyhow::Result;
 
 use super::channel::{Channel, ChannelRun};
 use super::event::{Connected, Event, Kind, Started};
-use super::pairs::{names_mcp, program};
 use super::probe::{Probe, Watch};
 use super::processes::path;
 use super::recording::{Counts, LOOK, MadePackets, PIPES, clock_offset, exit, wall};
 use crate::capture::Time;
 use crate::capture::pipe::{Exit, Pipe, PipeEvent, Start};
 use crate::source::batch::Batch;
+use crate::source::command::{names_mcp, program};
 use crate::source::first_line::{HELD, is_json_rpc};
 use crate::source::now;
 
@@ -80,6 +80,8 @@ pub struct WatchedClient {
     living: Arc<AtomicUsize>,
     /// The time of the last look at the totals.
     settled: Instant,
+    /// Whether the recording ends with what the ring holds.
+    is_stopped: bool,
 }
 
 /// A program that the client started with pipes as standard streams.
@@ -141,6 +143,7 @@ impl WatchedClient {
             shown,
             living: Arc::default(),
             settled: Instant::now(),
+            is_stopped: false,
         })
     }
 
@@ -164,21 +167,28 @@ impl WatchedClient {
         self.probe.wait(&LOOK);
     }
 
+    /// The recording is to end. What passed so far can still be taken.
+    pub fn stop(&mut self) {
+        self.probe.detach();
+        self.is_stopped = true;
+    }
+
     /// Takes events out of the ring.
     pub fn take(&mut self) -> Taken<'_> {
         self.packets.clear();
         let (mut was_empty, mut is_all) = (true, false);
         while self.packets.batch.bytes().len() < BATCH {
             let WatchedClient { probe, servers, packets, connections, clock, recorders, .. } = self;
-            let mut ended = None;
+            let (mut ended, mut changed) = (None, None);
             let taken = probe.next(|event| match event.kind {
-                Kind::Started => start(servers, recorders, *clock, &event),
+                Kind::Started => changed = start(servers, recorders, *clock, &event),
                 Kind::Connected => connections.extend(Connected::parse(event.bytes).map(|found| {
                     let Connected { local, remote } = found;
                     ClientConnection { time: wall(*clock, event.time), local, remote }
                 })),
                 Kind::Data => {
                     let Some((server, pipe)) = channel_of(servers, event.subject) else { return };
+                    changed = Some(event.subject / 3);
                     let StartedServer { process, channels, state, .. } = server;
                     let time = wall(*clock, event.time);
                     channels[pipe as usize].push(event.time, event.offset, event.bytes, &mut |run| {
@@ -212,13 +222,14 @@ impl WatchedClient {
                 break;
             }
             was_empty = false;
-            self.decide();
+            if let Some(number) = changed {
+                self.decide(number);
+            }
         }
         // Between two looks at an empty ring, a call that was counted is copied.
-        if was_empty && self.settled.elapsed() >= SETTLE {
+        if was_empty && (self.is_stopped || self.settled.elapsed() >= SETTLE) {
             self.settled = Instant::now();
             self.settle();
-            self.decide();
             self.clock = clock_offset();
         }
         let lives = |server: &&StartedServer| !matches!(server.state, ServerState::Ignored);
@@ -226,23 +237,22 @@ impl WatchedClient {
         Taken { packets: &self.packets.batch, connections: mem::take(&mut self.connections), is_all }
     }
 
-    /// Records or ignores the programs of which enough is known.
-    fn decide(&mut self) {
+    /// Records or ignores a program if enough is known of it.
+    fn decide(&mut self, number: u64) {
         let WatchedClient { probe, servers, packets, shown, .. } = self;
-        for server in servers.values_mut() {
-            let ServerState::Held(held) = &mut server.state else { continue };
-            match held.is_server() {
-                _ if server.is_recorded => server.ignore(probe),
-                Some(true) => server.record(*shown, packets),
-                Some(false) => server.ignore(probe),
-                None => {}
-            }
+        let Some(server) = servers.get_mut(&number) else { return };
+        let ServerState::Held(held) = &server.state else { return };
+        match held.is_server() {
+            _ if server.is_recorded => server.ignore(probe),
+            Some(true) => server.record(*shown, packets),
+            Some(false) => server.ignore(probe),
+            None => {}
         }
     }
 
     /// The ring is empty: reports what is missing, and the ends of servers.
     fn settle(&mut self) {
-        let WatchedClient { probe, servers, packets, clock, shown, .. } = self;
+        let WatchedClient { probe, servers, packets, clock, shown, is_stopped, .. } = self;
         let time = now();
         for (number, server) in servers.iter_mut() {
             for pipe in PIPES {
@@ -250,13 +260,15 @@ impl WatchedClient {
                 let (process, state) = (server.process, &mut server.state);
                 let out = &mut |run: ChannelRun<'_>| state.run(process, pipe, time, *clock, run, packets);
                 let channel = &mut server.channels[pipe as usize];
-                if server.exit.is_some() { channel.finish(total, out) } else { channel.settle(total, out) }
+                if server.exit.is_some() || *is_stopped {
+                    channel.finish(total, out)
+                } else {
+                    channel.settle(total, out)
+                }
             }
             let Some(exit) = server.exit else { continue };
             // A server that ends before it has read anything is what somebody looks for.
-            if matches!(&server.state, ServerState::Held(held) if held.input.is_empty())
-                && server.command.iter().any(|word| names_mcp(word))
-            {
+            if matches!(&server.state, ServerState::Held(held) if held.input.is_empty()) && names_mcp(&server.command) {
                 server.record(*shown, packets);
             }
             if matches!(server.state, ServerState::Recorded) {
@@ -334,19 +346,24 @@ impl Held {
     }
 }
 
-/// Notes a program that the client started.
-fn start(servers: &mut BTreeMap<u64, StartedServer>, recorders: &mut BTreeSet<u32>, clock: i64, event: &Event<'_>) {
-    let Some(Started { inodes, command }) = Started::parse(event.bytes) else { return };
+/// Notes a program that the client started. Returns the number of the program that this is about.
+fn start(
+    servers: &mut BTreeMap<u64, StartedServer>,
+    recorders: &mut BTreeSet<u32>,
+    clock: i64,
+    event: &Event<'_>,
+) -> Option<u64> {
+    let Started { inodes, command } = Started::parse(event.bytes)?;
     let is_mcptap = command.first().is_some_and(|word| program(word) == "mcptap");
     if is_mcptap {
         recorders.insert(event.process);
     }
     if event.subject == KNOWN {
         // A launcher became a recorder, or started one.
-        if is_mcptap && let Some(server) = servers.values_mut().find(|server| server.inodes[0] == inodes[0]) {
-            server.is_recorded = true;
-        }
-        return;
+        let (number, server) =
+            servers.iter_mut().filter(|_| is_mcptap).find(|(_, server)| server.inodes[0] == inodes[0])?;
+        server.is_recorded = true;
+        return Some(*number);
     }
     let is_recorded = is_mcptap || u32::try_from(event.offset).is_ok_and(|parent| recorders.contains(&parent));
     let started = wall(clock, event.time);
@@ -358,6 +375,7 @@ fn start(servers: &mut BTreeMap<u64, StartedServer>, recorders: &mut BTreeSet<u3
     let server =
         StartedServer { process, command, directory, inodes, channels, at_end, is_recorded, state, exit: None };
     servers.insert(event.subject, server);
+    Some(event.subject)
 }
 
 /// The server and the pipe of a channel.

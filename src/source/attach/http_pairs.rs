@@ -17,9 +17,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 
-use super::pairs::{Pair, names_mcp};
+use super::pairs::Pair;
 use super::processes::{Object, Process, Snapshot};
 use super::tcp_sockets::TcpSocket;
+use crate::source::command::{names_mcp, word_names_mcp};
 
 /// The port of HTTPS.
 const HTTPS: u16 = 443;
@@ -195,7 +196,7 @@ impl<'s> Roles<'s> {
     }
 
     fn names_mcp(&self, process: u32) -> bool {
-        self.words(process).iter().any(|word| names_mcp(word))
+        names_mcp(self.words(process))
     }
 
     fn url(&self, process: u32) -> Option<&'s String> {
@@ -204,7 +205,10 @@ impl<'s> Roles<'s> {
 
     /// Whether connections of this process are likely those of an MCP client.
     fn is_client(&self, process: u32) -> bool {
-        self.names_mcp(process) && (!self.servers.contains(&process) || self.url(process).is_some())
+        let url = self.url(process);
+        // A URL is what a client connects to.
+        let names_mcp = self.names_mcp(process) || url.is_some_and(|url| word_names_mcp(url));
+        names_mcp && (!self.servers.contains(&process) || url.is_some())
     }
 
     /// Whether a client uses HTTPS: by its URL, else by the port.

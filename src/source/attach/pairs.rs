@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::processes::{Object, OpenEnd, Process, Snapshot};
+use crate::source::command::{names_mcp, program};
 
 /// A host and one of its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ fn pair(snapshot: &Snapshot, host: u32, members: Vec<(u32, Ends)>) -> Option<Pai
     }
     let stderr = stderr.difference(&stdout).copied().collect();
     let words = |id: &u32| snapshot.processes.get(id).map(|process| process.command.as_slice()).unwrap_or_default();
-    let names_mcp = ids.iter().any(|id| words(id).iter().any(|word| names_mcp(word)));
+    let names_mcp = ids.iter().any(|id| names_mcp(words(id)));
     let has_number = |objects: &BTreeSet<Object>, number: u32| {
         let of = |id: &u32| snapshot.processes.get(id).map(|process| process.ends.as_slice()).unwrap_or_default();
         ids.iter().flat_map(of).any(|end| end.descriptor == number && objects.contains(&end.object))
@@ -201,18 +202,6 @@ fn nearest_hosts(snapshot: &Snapshot, pairs: Vec<Pair>) -> Vec<Pair> {
     let members: BTreeSet<u32> =
         nearest.values().flat_map(|pair| pair.processes.iter().copied().filter(|id| *id != pair.server)).collect();
     nearest.into_values().filter(|pair| !members.contains(&pair.server)).collect()
-}
-
-/// Whether a word of a command line names MCP.
-pub(super) fn names_mcp(word: &str) -> bool {
-    // The name of this program tells nothing about what it runs.
-    let word = word.to_ascii_lowercase().replace("mcptap", "");
-    word.contains("mcp") || word.contains("modelcontextprotocol")
-}
-
-/// The file name of a program, without the folder.
-pub fn program(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

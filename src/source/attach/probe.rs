@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeError, UProbeScope};
-use aya::programs::{ProgramError, RawTracePoint, UProbe};
+use aya::programs::{Program, ProgramError, RawTracePoint, UProbe};
 use aya::{Btf, Ebpf, EbpfLoader};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -196,6 +196,18 @@ impl Probe {
     pub(super) fn forget_text(&mut self, process: u32, ssl: u64) {
         let map = self.kernel.map_mut("TEXTS").and_then(|map| HashMap::<_, [u64; 2], [u64; 2]>::try_from(map).ok());
         let _ = map.map(|mut map| map.remove(&[ssl, process.into()]));
+    }
+
+    /// Detaches all programs. What the ring holds can still be taken, and nothing more gets in.
+    pub(super) fn detach(&mut self) {
+        for (_, program) in self.kernel.programs_mut() {
+            // A program that was not attached cannot be unloaded, and need not be.
+            let _ = match program {
+                Program::UProbe(program) => program.unload(),
+                Program::RawTracePoint(program) => program.unload(),
+                _ => Ok(()),
+            };
+        }
     }
 
     /// Takes the next event out of the ring. Returns false if the ring is empty.

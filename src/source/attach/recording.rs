@@ -48,6 +48,8 @@ pub struct Attached {
     clock: i64,
     /// Looks at an empty ring, in a row.
     idle: u32,
+    /// Whether the recording ends with what the ring holds.
+    is_stopped: bool,
 }
 
 /// A server and its three channels.
@@ -108,7 +110,7 @@ impl Attached {
             });
         }
         probe.watch_calls()?;
-        let mut attached = Attached { probe, servers, packets, clock: clock_offset(), idle: 0 };
+        let mut attached = Attached { probe, servers, packets, clock: clock_offset(), idle: 0, is_stopped: false };
         attached.notice_ends(Some(snapshot));
         Ok(attached)
     }
@@ -152,7 +154,7 @@ impl Attached {
 
     /// The ring is empty: reports what is missing, and the ends of servers.
     fn settle(&mut self) {
-        let Attached { probe, servers, packets, clock, .. } = self;
+        let Attached { probe, servers, packets, clock, is_stopped, .. } = self;
         let time = now();
         for (index, server) in servers.iter_mut().enumerate().filter(|(_, server)| !server.is_over) {
             let ends = server.alive.is_empty();
@@ -160,7 +162,7 @@ impl Attached {
                 let total = probe.passed(3 * index as u32 + pipe as u32);
                 let out = &mut |run: ChannelRun<'_>| packets.run(server.process, pipe, time, *clock, run);
                 let channel = &mut server.channels[pipe as usize];
-                if ends { channel.finish(total, out) } else { channel.settle(total, out) }
+                if ends || *is_stopped { channel.finish(total, out) } else { channel.settle(total, out) }
             }
             if ends {
                 server.is_over = true;
@@ -195,7 +197,8 @@ impl Source for Attached {
             }
         }
         if self.packets.batch.is_empty() {
-            if self.servers.iter().all(|server| server.is_over) {
+            let was_all = self.is_stopped && self.idle > 0;
+            if was_all || self.servers.iter().all(|server| server.is_over) {
                 return Ok(None);
             }
             if self.idle > 0 {
@@ -210,6 +213,12 @@ impl Source for Attached {
         self.packets.delivered += 1;
         let packet = self.packets.batch.get(self.packets.delivered - 1).context("a packet was made")?;
         Ok(Some(Item::Packet(packet)))
+    }
+
+    fn stop(&mut self) -> bool {
+        self.probe.detach();
+        self.is_stopped = true;
+        true
     }
 }
 

@@ -16,12 +16,12 @@ use anyhow::{Result, bail};
 
 use super::event::{Derived, Event, Kind, Logged};
 use super::libraries::{self, SecretPlace};
-use super::pairs::program;
 use super::probe::{Probe, Watch};
 use super::processes::Snapshot;
 use super::recording::Counts;
 use super::text::TextTap;
 use crate::capture::{Packet, PacketNumber};
+use crate::source::command::program;
 use crate::source::{Item, Source};
 
 /// Events that are taken at once. A handshake has about ten.
@@ -124,8 +124,9 @@ impl SecretTap {
         self.texts.counts()
     }
 
-    /// Appends the lines of the secrets that passed since the last call, and takes the text.
-    fn take(&mut self, lines: &mut Vec<u8>) {
+    /// Appends the lines of the secrets that passed since the last call, and takes the text. Returns
+    /// whether nothing was left.
+    fn take(&mut self, lines: &mut Vec<u8>) -> bool {
         let SecretTap { probe, texts, .. } = self;
         let mut add = |event: Event<'_>| match line(&event) {
             Some(line) => {
@@ -137,9 +138,11 @@ impl SecretTap {
         // A process that derives without a pause would keep this loop running.
         for _ in 0..EVENTS {
             if !probe.next(&mut add) {
-                return texts.settle(probe);
+                texts.settle(probe);
+                return true;
             }
         }
+        false
     }
 }
 
@@ -195,9 +198,8 @@ pub struct WithSecrets<S> {
     taken: Option<Taken>,
     /// Packets delivered so far.
     packets: u64,
-    /// Whether `inner` has ended. What passed before is taken once more.
+    /// Whether `inner` has ended. What passed before is still taken.
     is_over: bool,
-    looks_once_more: bool,
 }
 
 /// What a tap has taken and what of it was not delivered.
@@ -206,6 +208,8 @@ struct Taken {
     lines: Vec<u8>,
     delivered: Vec<u8>,
     looked: Instant,
+    /// Whether all that passed until the programs were detached was taken.
+    is_all: bool,
 }
 
 impl Taken {
@@ -213,13 +217,27 @@ impl Taken {
         self.looked = Instant::now();
         self.tap.take(&mut self.lines);
     }
+
+    /// The capture has ended: takes the next part of what is left, once the last one was delivered.
+    /// What is missing after the last part is lost.
+    fn look_after_end(&mut self) {
+        while !self.is_all && self.lines.is_empty() && self.tap.texts.is_empty() {
+            self.tap.probe.detach();
+            self.is_all = self.tap.take(&mut self.lines);
+            if self.is_all {
+                let SecretTap { probe, texts, .. } = &mut self.tap;
+                texts.finish(probe);
+            }
+        }
+    }
 }
 
 impl<S: Source> WithSecrets<S> {
     /// Combines a source and the secrets, if there are any.
     pub fn new(inner: S, tap: Option<SecretTap>) -> WithSecrets<S> {
-        let taken = tap.map(|tap| Taken { tap, lines: Vec::new(), delivered: Vec::new(), looked: Instant::now() });
-        WithSecrets { inner, taken, packets: 0, is_over: false, looks_once_more: false }
+        let (lines, delivered, looked, is_all) = (Vec::new(), Vec::new(), Instant::now(), false);
+        let taken = tap.map(|tap| Taken { tap, lines, delivered, looked, is_all });
+        WithSecrets { inner, taken, packets: 0, is_over: false }
     }
 
     /// Returns the source that was combined with the secrets.
@@ -237,8 +255,9 @@ impl<S: Source> Source for WithSecrets<S> {
     fn next(&mut self) -> Result<Option<Item<'_>>> {
         let number = PacketNumber(self.packets + 1);
         if let Some(taken) = &mut self.taken {
-            let is_time = !self.is_over && taken.looked.elapsed() >= LOOK;
-            if is_time || std::mem::take(&mut self.looks_once_more) {
+            if self.is_over {
+                taken.look_after_end();
+            } else if taken.looked.elapsed() >= LOOK {
                 taken.look();
             }
             if !taken.lines.is_empty() {
@@ -259,7 +278,7 @@ impl<S: Source> Source for WithSecrets<S> {
                 Some(Item::Packet(Packet { number, ..packet }))
             }
             None => {
-                (self.is_over, self.looks_once_more) = (true, true);
+                self.is_over = true;
                 Some(Item::Idle)
             }
             other => other,

@@ -48,8 +48,8 @@ struct OpenText {
     flow: Flow,
     /// The offset of the next byte that the process reads, and that it writes.
     next: [u64; 2],
-    /// The bytes that had passed at the last look for losses.
-    passed_before: [u64; 2],
+    /// The bytes that had passed at the last look for losses; `None` if it was freed by then.
+    passed_before: Option<[u64; 2]>,
 }
 
 /// Segments that were made and not delivered.
@@ -114,7 +114,7 @@ impl TextTap {
             *opened = opened.wrapping_add(1);
             let [process, peer] = above_tls::ends(key.0, *opened);
             let flow = Flow::new(process, peer);
-            OpenText { flow, next: [0; 2], passed_before: [0; 2] }
+            OpenText { flow, next: [0; 2], passed_before: Some([0; 2]) }
         });
         let time = wall(*clock, event.time);
         made.lost(text, direction, event.offset, time);
@@ -141,13 +141,29 @@ impl TextTap {
         }
         self.clock = clock_offset();
         let time = now();
-        for (key, text) in &mut self.open {
-            let passed = probe.text_passed(key.0, key.1).unwrap_or_default();
-            // A call that goes on now may be counted already and not be copied.
+        self.open.retain(|key, text| {
+            let passed = probe.text_passed(key.0, key.1);
             let before = std::mem::replace(&mut text.passed_before, passed);
-            for direction in [READ, WRITTEN] {
-                self.made.lost(text, direction, passed[direction].min(before[direction]), time);
+            match (passed, before) {
+                // A call that goes on now may be counted already and not be copied.
+                (Some(passed), Some(before)) => {
+                    let total = [passed[READ].min(before[READ]), passed[WRITTEN].min(before[WRITTEN])];
+                    self.made.all_lost(text, total, time);
+                }
+                // The ring had no room for the event of its end.
+                (None, None) => self.made.end(text, time),
+                _ => {}
             }
+            passed.is_some() || before.is_some()
+        });
+    }
+
+    /// Nothing more will come: what passed and was not taken is lost.
+    pub(super) fn finish(&mut self, probe: &Probe) {
+        let time = now();
+        for (key, text) in &mut self.open {
+            let passed = probe.text_passed(key.0, key.1).or(text.passed_before).unwrap_or_default();
+            self.made.all_lost(text, passed, time);
         }
     }
 
@@ -155,22 +171,22 @@ impl TextTap {
     fn close(&mut self, key: SslConnection, time: u64, passed: [u64; 2]) {
         let Some(mut text) = self.open.remove(&key) else { return };
         let time = wall(self.clock, time);
-        for direction in [READ, WRITTEN] {
-            self.made.lost(&mut text, direction, passed[direction], time);
-        }
-        for (sender, flags) in [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] {
-            self.made.segment(&mut text.flow, sender, flags, time, b"");
-        }
+        self.made.all_lost(&mut text, passed, time);
+        self.made.end(&mut text, time);
+    }
+
+    /// Whether all segments that were made were delivered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.made.delivered == self.made.batch.len()
     }
 
     /// The next segment that was made. Its number is that of the capture to come.
     pub(super) fn next(&mut self, number: PacketNumber) -> Option<Packet<'_>> {
+        let is_empty = self.is_empty();
         let MadeSegments { batch, delivered, .. } = &mut self.made;
-        if *delivered == batch.len() {
-            if *delivered > 0 {
-                batch.clear();
-                *delivered = 0;
-            }
+        if is_empty {
+            batch.clear();
+            *delivered = 0;
             return None;
         }
         *delivered += 1;
@@ -189,6 +205,20 @@ impl MadeSegments {
             skipped[sender(direction)] = lost;
             flow.skip(skipped);
             self.segment(flow, 1 - sender(direction), ACK, time, b"");
+        }
+    }
+
+    /// Leaves a gap in each direction, up to the bytes that passed through the connection.
+    fn all_lost(&mut self, text: &mut OpenText, passed: [u64; 2], time: Time) {
+        for direction in [READ, WRITTEN] {
+            self.lost(text, direction, passed[direction], time);
+        }
+    }
+
+    /// Ends a connection.
+    fn end(&mut self, text: &mut OpenText, time: Time) {
+        for (sender, flags) in [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] {
+            self.segment(&mut text.flow, sender, flags, time, b"");
         }
     }
 

@@ -5,9 +5,10 @@ use std::io::Read;
 
 use super::http_pairs::HttpPair;
 use super::libraries::{self, Libraries};
-use super::pairs::{Pair, program};
+use super::pairs::Pair;
 use super::processes::{Snapshot, path};
 use super::tcp_sockets::namespace;
+use crate::source::command::program;
 
 /// The reasons why the pipes of a pair cannot be recorded, or not completely.
 pub fn obstacles(snapshot: &Snapshot, pair: &Pair) -> Vec<String> {

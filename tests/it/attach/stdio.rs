@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{RunningServer, Watcher, listed, signal, texts};
+use super::{RunningServer, Watched, Watcher, listed, signal, texts};
 use crate::program::mcptap;
 use crate::support::needs::{self, have};
 use crate::support::waits::{Finishes, ProcessEnd, until};
@@ -87,6 +87,14 @@ fn a_recording_that_begins_midway_reports_nothing_false() {
     assert!(false_ones.is_empty(), "{false_ones:?}");
 }
 
+/// The bytes that were recorded, and those that were lost.
+fn counted(watched: &Watched) -> (usize, usize) {
+    let line = watched.stderr.lines().find(|line| line.contains(" bytes recorded, ")).expect("a summary");
+    let numbers: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [seen, lost] = numbers[..] else { panic!("{line}") };
+    (seen, lost)
+}
+
 #[test]
 fn what_a_small_ring_has_no_room_for_is_a_gap_of_known_length() {
     let mut server = RunningServer::echo();
@@ -105,13 +113,26 @@ fn what_a_small_ring_has_no_room_for_is_a_gap_of_known_length() {
     drop(server.stdin.take());
     server.child.ended("the server");
     let watched = watcher.end();
-    let line = watched.stderr.lines().find(|line| line.contains(" bytes recorded, ")).expect("a summary");
-    let numbers: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [seen, lost] = numbers[..] else { panic!("{line}") };
-    assert!(lost > 4_000_000, "{line}");
+    let (seen, lost) = counted(&watched);
+    assert!(lost > 4_000_000, "{lost}");
     assert_eq!(seen + lost, 2 * sent);
     assert!(of_type(&watched.lines, "session")[0]["completeness"].as_f64().expect("a share") < 0.5);
     assert!(texts(&watched, "client-to-server").contains(&request(1)));
+}
+
+/// The server lives on, so nothing follows what the ring had no room for.
+#[test]
+fn what_passed_before_an_interrupt_is_recorded_or_counted() {
+    let mut server = RunningServer::echo();
+    let Some(watcher) = Watcher::attach(server.child.id(), &["--no-save", "--buffer", "1"]) else { return };
+    signal(watcher.child.id(), Signal::STOP);
+    let sent: Vec<String> = (1..4).map(|id| large(id, 1_000_000)).collect();
+    sent.iter().for_each(|text| assert_eq!(server.exchange(text), *text));
+    watcher.interrupt();
+    signal(watcher.child.id(), Signal::CONT);
+    let (seen, lost) = counted(&watcher.end());
+    assert!(lost > 4_000_000, "{lost}");
+    assert_eq!(seen + lost, 2 * sent.iter().map(|text| text.len() + 1).sum::<usize>());
 }
 
 #[test]

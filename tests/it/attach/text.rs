@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::keys::{Runtime, Scene};
 use crate::peers::peers;
 use crate::program::mcptap;
+use crate::sniff::Sniffed;
 use crate::support::waits::{Finishes, ProcessEnd};
 use crate::wrapped::{json, of_type, recorded};
 
@@ -85,6 +86,17 @@ fn node_clients_that_are_connected_already_over_http_1_and_2() {
     seen_once(Runtime::Node, "TLSv1.3", "h2");
 }
 
+/// The bytes of text that were lost. With the recorded ones they are those of so many answers.
+fn lost_of(sniffed: &Sniffed, answers: u64) -> u64 {
+    let line = sniffed.drops.lines().find(|line| line.contains("text above TLS")).expect("a summary");
+    let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [seen, lost] = numbers[..] else { panic!("{line}") };
+    // Every answer has the padding, a head and a few digits, and every request a head.
+    let least = answers * 40_000;
+    assert!((least..least + answers * 600).contains(&(seen + lost)), "{line}");
+    lost
+}
+
 /// While nobody empties the ring, more text passes than it holds. What is lost is a gap, after
 /// which messages are found again.
 #[test]
@@ -106,13 +118,26 @@ fn text_for_which_there_is_no_room_is_a_gap() {
     drop(scene.client.stdin.take());
     scene.client.child.ended("the client");
     let sniffed = sniffing.interrupt();
-    let line = sniffed.drops.lines().find(|line| line.contains("text above TLS")).expect("a summary");
-    let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [seen, lost] = numbers[..] else { panic!("{line}") };
-    // Every answer has the padding, a head and a few digits, and every request a head.
-    let answers = 504 * 40_000;
-    assert!(lost > 1_000_000 && (answers..answers + 504 * 600).contains(&(seen + lost)), "{line}");
+    assert!(lost_of(&sniffed, 504) > 1_000_000);
     let session = of_type(&sniffed.lines, "session")[0];
     assert!(session["completeness"].as_f64().expect("a share") < 1.0);
     assert!(ids(&sniffed.lines, session).ends_with(&[505, 505]), "what follows the gap is read");
+}
+
+/// What waits when the capture ends is taken, and what the ring had no room for is counted, though
+/// nothing follows it.
+#[test]
+fn text_at_the_end_is_recorded_or_counted() {
+    let Some(peers) = peers() else { return };
+    let mut scene = Scene::start(&peers, Runtime::Node, "TLSv1.3", "auto");
+    scene.ask("same");
+    let Some(mut sniffing) = scene.sniff(&["--no-save"]) else { return };
+    scene.ask("same");
+    sniffing.await_messages(2);
+    sniffing.signal(Signal::STOP);
+    (0..500).for_each(|_| drop(scene.ask("same")));
+    sniffing.signal(Signal::INT);
+    sniffing.signal(Signal::CONT);
+    let sniffed = sniffing.finish();
+    assert!(lost_of(&sniffed, 501) > 1_000_000);
 }
