@@ -1,6 +1,6 @@
 //! Captures for Wireshark: packets as a pcapng file through a pipe.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::env;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -26,9 +26,8 @@ use crate::source::batch::Batch;
 use crate::source::live::{self, Live, LiveOptions};
 use crate::source::overflow::Overflow;
 
-/// Bytes of packets whose connection may still turn out to carry MCP. Beyond it, the packets of the
-/// connection that waits longest are given up. The first bytes of a connection show what it carries
-/// from then on.
+/// Bytes of packets whose connection may still turn out to carry MCP. Beyond it, those of the oldest
+/// connection are discarded: the first bytes of a connection mostly show what it carries.
 const MOST_UNDECIDED: usize = 32 << 20;
 
 /// Captures on a network interface until Wireshark ends it.
@@ -76,10 +75,8 @@ struct PacketsForWireshark<W: Write> {
     all: bool,
     /// The packet whose connection is not known yet.
     last: Batch,
-    /// Packets of connections that may turn out to carry MCP.
-    undecided: HashMap<ConnectionId, Batch>,
-    /// These connections, the one that waits longest first. It may also name decided ones.
-    oldest: VecDeque<ConnectionId>,
+    /// Packets of connections that may turn out to carry MCP, the oldest connection first.
+    undecided: BTreeMap<ConnectionId, Batch>,
     /// Bytes of these packets.
     bytes: usize,
     claimed: HashSet<ConnectionId>,
@@ -91,8 +88,7 @@ impl<W: Write> PacketsForWireshark<W> {
             writer: pcapng::Writer::new(out)?,
             all,
             last: Batch::default(),
-            undecided: HashMap::new(),
-            oldest: VecDeque::new(),
+            undecided: BTreeMap::new(),
             bytes: 0,
             claimed: HashSet::new(),
         })
@@ -104,19 +100,16 @@ impl<W: Write> PacketsForWireshark<W> {
         if self.claimed.contains(&connection) {
             self.writer.packet(&packet, None)?;
         } else {
-            let waiting = self.undecided.entry(connection).or_insert_with(|| {
-                self.oldest.push_back(connection);
-                Batch::default()
-            });
+            let waiting = self.undecided.entry(connection).or_default();
             let before = waiting.size();
             waiting.push(&packet);
             self.bytes += waiting.size() - before;
         }
         self.last.clear();
         while self.bytes > MOST_UNDECIDED
-            && let Some(oldest) = self.oldest.pop_front()
+            && let Some((_, oldest)) = self.undecided.pop_first()
         {
-            self.forget(oldest);
+            self.bytes -= oldest.size();
         }
         Ok(())
     }
@@ -125,9 +118,6 @@ impl<W: Write> PacketsForWireshark<W> {
     fn forget(&mut self, connection: ConnectionId) -> Batch {
         let waiting = self.undecided.remove(&connection).unwrap_or_default();
         self.bytes -= waiting.size();
-        if self.undecided.is_empty() {
-            self.oldest.clear();
-        }
         waiting
     }
 }
