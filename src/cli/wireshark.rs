@@ -48,12 +48,15 @@ impl Folders {
     fn find(given: &WiresharkFolders) -> Result<Folders> {
         let needs_extcap = !given.only_fields && given.extcap_dir.is_none();
         let named = if needs_extcap || given.plugin_dir.is_none() { named_folders()? } else { Vec::new() };
+        // With sudo, the folders of the user are those of root, who does not run Wireshark.
+        let is_for_all = std::env::var_os("SUDO_UID").is_some();
         let of = |names: &[&str]| -> Vec<PathBuf> {
-            names
-                .iter()
-                .flat_map(|name| named.iter().filter(move |(known, _)| known == name))
-                .map(|(_, path)| path.clone())
-                .collect()
+            let found = names.iter().flat_map(|name| named.iter().filter(move |(known, _)| known == name));
+            let mut folders: Vec<PathBuf> = found.map(|(_, path)| path.clone()).collect();
+            if is_for_all {
+                folders.reverse();
+            }
+            folders
         };
         let extcap = match &given.extcap_dir {
             _ if given.only_fields => Vec::new(),
@@ -63,7 +66,7 @@ impl Folders {
         };
         let plugins = match &given.plugin_dir {
             Some(folder) => vec![folder.clone()],
-            None => of(&["Personal Lua Plugins"]),
+            None => of(&["Personal Lua Plugins", "Global Lua Plugins"]),
         };
         ensure!(given.only_fields || !extcap.is_empty(), "this Wireshark names no extcap folder: give --extcap-dir");
         ensure!(!plugins.is_empty(), "this Wireshark has no Lua plugins: give --plugin-dir");
