@@ -234,12 +234,21 @@ fn the_server_of_mcptap_is_added_to_a_client_and_removed() {
     assert!(home.run(&["uninstall", "--self"]).2.contains("no client has the server of mcptap"));
 
     // A client without a configuration gets one, which goes with its only entry.
-    for (client, file) in [("kiro", ".kiro/settings/mcp.json"), ("codex", ".codex/config.toml")] {
+    for (client, file) in [
+        ("kiro", ".kiro/settings/mcp.json"),
+        ("codex", ".codex/config.toml"),
+        ("opencode", ".config/opencode/opencode.json"),
+    ] {
         assert_eq!(home.run(&["install", "--self", client]).0, Some(0));
         assert!(fs::read_to_string(home.path(file)).unwrap().contains("\"mcp\""), "{client}");
         assert_eq!(home.run(&["uninstall", "--self", client]).0, Some(0));
         assert!(!home.path(file).exists(), "{client}");
     }
+    assert_eq!(
+        home.run(&["install", "--self", "continue"]).0,
+        Some(2),
+        "a configuration of YAML has more than servers"
+    );
 }
 
 #[test]

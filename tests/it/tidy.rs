@@ -107,9 +107,9 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hyper", &["agents/http.rs"]),
     ("hyper_util", &["agents/http.rs"]),
     ("http_body_util", &["agents/http.rs"]),
-    ("jsonc_parser", &["cli/install/config/json.rs", "cli/install/own.rs"]),
+    ("jsonc_parser", &["cli/install/config/json.rs"]),
     ("saphyr_parser", &["cli/install/config/yaml.rs"]),
-    ("toml_edit", &["cli/check/config.rs", "cli/install/config/toml.rs", "cli/install/own.rs"]),
+    ("toml_edit", &["cli/check/config.rs", "cli/install/config/toml.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

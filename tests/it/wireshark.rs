@@ -11,7 +11,7 @@ use crate::decoded::{conversations, name, pipes};
 use crate::program::mcptap;
 use crate::support::needs;
 use crate::support::waits::Finishes;
-use crate::wrapped::of_type;
+use crate::wrapped::{Wrapped, of_type, temporary_database};
 
 /// The fields of the packets that match a display filter, one line a packet.
 fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
@@ -230,6 +230,39 @@ fn the_fields_of_the_plugin_are_what_mcptap_reads() {
     assert!(compared > 2_000, "{compared} messages of captures");
 }
 
+/// tshark prints the fields of a plugin to the terminal as they are.
+#[test]
+fn the_fields_of_the_plugin_have_no_control_characters() {
+    if !needs::have_program(&needs::TSHARK) {
+        return;
+    }
+    let (folder, db) = temporary_database();
+    let mut wrapped = Wrapped::shell(&db, "cat");
+    for line in [
+        r#"{"jsonrpc":"2.0","id":"\u001b[2J","method":"tools/call","params":{"name":"\u001b]0;x\u0007\\u001b\n\"y"}}"#,
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"a\u{1b}[31m\u{9b}31m\"}",
+    ] {
+        wrapped.send_line(line);
+        wrapped.next_line();
+    }
+    wrapped.end();
+    let file = folder.path().join("hostile.pcapng");
+    let done = mcptap().args(["export", "--db"]).arg(&db).args(["latest", "-o"]).arg(&file).finished();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for columns in [&["_ws.col.Info"][..], &["mcp.id", "mcp.method", "mcp.tool", "mcp.session"]] {
+        let mut command = Command::new("tshark");
+        command.args(["-X", PLUGIN, "-Y", "mcptap", "-T", "fields", "-r"]).arg(&file);
+        command.args(columns.iter().flat_map(|column| ["-e", column]));
+        let shown = String::from_utf8(command.finished().stdout).expect("UTF-8");
+        assert!(
+            shown.contains(r#"\u001b]0;x\u0007\u001b\n"y"#) && shown.contains(r"a\u001b[31m\u009b31m"),
+            "{shown:?}"
+        );
+        let is_control = |char: &char| char.is_control() && !['\n', '\t'].contains(char);
+        assert_eq!(shown.chars().filter(is_control).count(), 0, "{shown:?}");
+    }
+}
+
 #[test]
 fn sessions_requests_and_latencies_have_fields() {
     if !needs::have_program(&needs::TSHARK) {
@@ -313,6 +346,8 @@ impl Home {
         }
         let home = self.folder.path();
         command.env("HOME", home).env("XDG_CONFIG_HOME", home.join("config")).env_remove("WIRESHARK_EXTCAP_DIR");
+        // With it, files would be added for all users of this machine.
+        command.env_remove("SUDO_UID");
         command
     }
 

@@ -1,6 +1,7 @@
-//! The servers in a client's configuration. Words are inserted into its text and removed from it:
+//! The servers in a client's configuration. Text is inserted into its text and removed from it:
 //! comments, blanks and everything else stay as they are.
 
+mod addition;
 mod edit;
 mod json;
 mod servers;
@@ -13,6 +14,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
+pub use self::addition::Addition;
 use self::edit::Edit;
 use self::servers::Entry;
 use self::tree::Node;

@@ -10,8 +10,10 @@
 --   bodies of a packet ─► JSON ─► JSON-RPC messages ─► pairing of responses ─► fields
 
 -- Wireshark has another protocol whose name is mcp (Miscabling Protocol), so this one has the name
--- of the program. Names of fields are free.
-local proto = Proto("mcptap", "Model Context Protocol")
+-- of the program. Names of fields are free. The plugin can be in the folder of the user and in that
+-- of all users.
+local is_first, proto = pcall(Proto, "mcptap", "Model Context Protocol")
+if not is_first then return end
 
 local fields = {
     method = ProtoField.string("mcp.method", "Method"),
@@ -72,9 +74,15 @@ end
 local MOST_DEPTH = 100
 
 local NUMBER = "^-?%d+%.?%d*[eE]?[+-]?%d*"
-local ESCAPES = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }
 
--- Decodes the string whose quote is at `at`. Returns it and the position behind it.
+-- Text without control characters: tshark prints fields to the terminal as they are.
+local function visible(text)
+    local function escaped(char) return string.format("\\u%04x", char:byte()) end
+    return (text:gsub("%c", escaped):gsub("\xc2([\x80-\x9f])", escaped))
+end
+
+-- Decodes the string whose quote is at `at`. Returns it and the position behind it. Escapes of
+-- characters outside printable ASCII stay as they are written.
 local function decode_string(text, at)
     local stop = at + 1
     while true do
@@ -85,14 +93,13 @@ local function decode_string(text, at)
     end
     local value = text:sub(at + 1, stop - 1)
     if value:find("\\", 1, true) then
-        value = value:gsub("\\u(%x%x%x%x)", function(digits)
-            local code = tonumber(digits, 16)
-            if code < 0x80 and code ~= 0x5c then return string.char(code) end
-            return "\\\\u" .. digits -- other characters stay escaped
+        value = value:gsub("\\(.)(%x?%x?%x?%x?)", function(letter, digits)
+            local code = letter == "u" and #digits == 4 and tonumber(digits, 16)
+            if code and code >= 0x20 and code < 0x7f then return string.char(code) end
+            if letter:find('["\\/]') then return letter .. digits end
         end)
-        value = value:gsub("\\(.)", function(letter) return ESCAPES[letter] or letter end)
     end
-    return value, stop + 1
+    return visible(value), stop + 1
 end
 
 -- Decodes the value at `at`. Returns it and the position behind it; nil if there is none. A number
@@ -398,7 +405,7 @@ function proto.dissector(buffer, pinfo, tree)
         local line = summary(message)
         lines[#lines + 1] = line
         local part = tree:add(proto, buffer(), "Model Context Protocol, " .. line)
-        if message.at.session then part:add(fields.session, message.at.session):set_generated() end
+        if message.at.session then part:add(fields.session, visible(message.at.session)):set_generated() end
         part:add(fields.kind, message.kind):set_generated()
         if message.id then part:add(fields.id, message.id):set_generated() end
         if message.method then part:add(fields.method, message.method):set_generated() end

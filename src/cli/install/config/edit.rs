@@ -12,7 +12,7 @@ use std::iter;
 use std::ops::Range;
 
 use super::servers::{CommandWords, Entry};
-use super::tree::{Layout, Map, Member, Node};
+use super::tree::{Layout, Map, Member, Node, NodeValue};
 use super::{Config, REPLACED, Syntax, Value};
 
 /// A range of the text and its replacement.
@@ -32,7 +32,8 @@ pub(super) fn insert_words(config: &Config, entry: &Entry, words: &[String]) -> 
     let command = config.text[place.clone()].to_owned();
     let words: Vec<String> = others.iter().map(|word| quoted(word)).chain([command]).collect();
     let inserted = match arguments {
-        Some(list) => at_the_front(config, list, &words)?,
+        Some(list) if list.list().is_some() => at_the_front(config, list, &words)?,
+        Some(_) => return None,
         None => (place.end..place.end, format!("{}[{}]", program.before_list(), words.join(", "))),
     };
     Some(vec![(place, quoted(first)), inserted])
@@ -68,24 +69,27 @@ pub(super) fn remove_words(config: &Config, entry: &Entry, count: usize) -> Opti
     Some(vec![(place, command.to_owned()), removed])
 }
 
-/// Inserts words, as text, before the items of a list.
-fn at_the_front(config: &Config, node: &Node, words: &[String]) -> Option<Edit> {
-    let list = node.list()?;
-    let Some(first) = list.items.first() else {
-        let start = node.span.start + 1;
-        return Some((start..start, format!(" {}", words.join(", "))));
+/// Inserts texts before the items of a list, or before the members of a map.
+pub(super) fn at_the_front(config: &Config, node: &Node, texts: &[String]) -> Option<Edit> {
+    let (layout, dash, first) = match &node.value {
+        NodeValue::Sequence(list) => (list.layout, "- ", list.items.first().map(|item| item.span.start)),
+        NodeValue::Map(map) => (map.layout, "", map.members.first().map(|member| member.key.start)),
+        NodeValue::Text(_) | NodeValue::Other => return None,
     };
-    let start = first.span.start;
+    let Some(start) = first else {
+        let start = node.span.start + 1;
+        return Some((start..start, format!(" {}", texts.join(", "))));
+    };
     let line = line_before(&config.text, start);
     let is_first_on_line = line.trim().is_empty();
     let indentation: String = line.chars().map(|char| if char == '\t' { '\t' } else { ' ' }).collect();
     let end_of_line = config.end_of_line();
-    let (before, after) = match list.layout {
-        Layout::Lines => ("- ", format!("{end_of_line}{indentation}")),
+    let (before, after) = match layout {
+        Layout::Lines => (dash, format!("{end_of_line}{indentation}")),
         Layout::Brackets if is_first_on_line && line.len() < start => ("", format!(",{end_of_line}{indentation}")),
         Layout::Brackets => ("", ", ".to_owned()),
     };
-    Some((start..start, words.iter().map(|word| format!("{before}{word}{after}")).collect()))
+    Some((start..start, texts.iter().map(|text| format!("{before}{text}{after}")).collect()))
 }
 
 /// The list of arguments that is added after the program of a server that has none.
@@ -165,18 +169,18 @@ pub(super) fn unbridge(config: &Config, entry: &Entry) -> Option<Vec<Edit>> {
 
 impl Config {
     /// The end of a line, as the text has it.
-    fn end_of_line(&self) -> &'static str {
+    pub(super) fn end_of_line(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 }
 
 /// The text between the start of a line and a place in it.
-fn line_before(text: &str, place: usize) -> &str {
+pub(super) fn line_before(text: &str, place: usize) -> &str {
     let start = text[..place].rfind('\n').map_or(0, |at| at + 1);
     &text[start..place]
 }
 
 /// A word as a text of JSON, which is also one of TOML and of YAML.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     Value::from(word).to_string()
 }

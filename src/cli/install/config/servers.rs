@@ -7,11 +7,11 @@ use super::{REPLACED, Syntax};
 const LISTS: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp_servers"];
 
 /// The same in Goose's configuration. In JSON, other things have this name.
-const YAML_LIST: &str = "extensions";
+pub(super) const YAML_LIST: &str = "extensions";
 
 /// The same in OpenCode's configuration, where its entries have one of these types. Other clients
 /// have other settings below this name.
-const OPENCODE_LIST: &str = "mcp";
+pub(super) const OPENCODE_LIST: &str = "mcp";
 const OPENCODE_TYPES: [&str; 2] = ["local", "remote"];
 
 /// Maximum depth of such a list. Claude Code has one for each project, below `projects`.
@@ -52,6 +52,16 @@ pub(super) fn entries(root: &Node, format: Syntax) -> Vec<Entry<'_>> {
     found
 }
 
+/// The list of servers at the top of a configuration.
+pub(super) fn top_list(root: &Node, format: Syntax) -> Option<&Member> {
+    let is_list = |member: &&Member| match member.name.as_str() {
+        YAML_LIST => format == Syntax::Yaml,
+        OPENCODE_LIST => listed(&member.value).iter().any(Entry::is_opencode),
+        name => LISTS.contains(&name),
+    };
+    root.map()?.members.iter().find(is_list)
+}
+
 fn collect<'a>(map: &'a Map, format: Syntax, depth: usize, found: &mut Vec<Entry<'a>>) {
     for member in &map.members {
         let name = member.name.as_str();
@@ -66,7 +76,7 @@ fn collect<'a>(map: &'a Map, format: Syntax, depth: usize, found: &mut Vec<Entry
 }
 
 /// The entries of a list of servers. A map has their names, else each has a name of its own.
-fn listed(list: &Node) -> Vec<Entry<'_>> {
+pub(super) fn listed(list: &Node) -> Vec<Entry<'_>> {
     match &list.value {
         NodeValue::Map(map) => map.members.iter().filter_map(|member| entry(&member.name, &member.value)).collect(),
         NodeValue::Sequence(list) => {

@@ -1,5 +1,6 @@
 //! Servers are found in each format, and every edit can be undone.
 
+mod added;
 mod exact;
 
 use std::collections::BTreeMap;
