@@ -10,10 +10,10 @@ use super::response::head;
 use super::slots::Slot;
 
 /// The longest time without a request.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The longest time that a client may take to read a piece of a response.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes per read.
 const PIECE: usize = 16 << 10;
@@ -58,42 +58,53 @@ impl From<Response> for Reply {
     }
 }
 
-/// Answers the requests of a connection until it ends.
+/// Answers the requests of a connection with responses that `respond` makes.
 pub fn answer<R: Into<Reply>>(slot: &Slot, mut respond: impl FnMut(&Request) -> R) {
-    let stream: &TcpStream = slot.stream();
+    serve(
+        slot,
+        "mcptap: ",
+        |_| Vec::new(),
+        |request| match respond(request).into() {
+            Reply::Whole(response) => send(slot.stream(), request, &response),
+            Reply::Stream(response, write) => {
+                send_stream(slot, &response, write)?;
+                // The content ends with the connection.
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+        },
+    );
+}
+
+/// Reads the requests of a connection one after another until it ends. `session_names` finds texts
+/// in a request that can be the name of a session. `answer` writes the response, and fails if the
+/// connection has to be closed. The text of a refusal begins with `prefix`.
+pub fn serve(
+    slot: &Slot,
+    prefix: &str,
+    session_names: fn(&Request) -> Vec<&str>,
+    mut answer: impl FnMut(&Request) -> io::Result<()>,
+) {
+    let mut stream: &TcpStream = slot.stream();
     // Responses are written whole, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let mut requests = Requests::default();
-    loop {
-        let refusal = match next(stream, &mut requests) {
+    let refusal = loop {
+        let request = match next(stream, &mut requests) {
+            Ok(Some(request)) => request,
             Ok(None) => return,
-            Ok(Some(request)) => match slot.begin([]) {
-                Ok(()) => {
-                    let response = match respond(&request).into() {
-                        Reply::Whole(response) => response,
-                        Reply::Stream(response, write) => {
-                            // The content ends with the connection, so a failure needs no words.
-                            let _ = send_stream(slot, &response, write);
-                            return;
-                        }
-                    };
-                    let is_sent = send(stream, &request, &response).is_ok();
-                    slot.rest();
-                    if is_sent && request.keeps_alive() {
-                        continue;
-                    }
-                    return;
-                }
-                Err(refusal) => refusal,
-            },
-            Err(refusal) => refusal,
+            Err(refusal) => break refusal,
         };
-        let mut out = stream;
-        if out.write_all(refusal.response("mcptap: ").as_bytes()).is_ok() {
-            listen::drain(stream);
+        if let Err(refusal) = slot.begin(session_names(&request)) {
+            break refusal;
         }
-        return;
+        if answer(&request).is_err() || !request.keeps_alive() {
+            return;
+        }
+        slot.rest();
+    };
+    if stream.write_all(refusal.response(prefix).as_bytes()).is_ok() {
+        listen::drain(stream);
     }
 }
 
@@ -118,7 +129,7 @@ fn send_stream(slot: &Slot, response: &Response, write: Stream) -> io::Result<()
 ///
 /// # Errors
 /// The request is refused. Nothing after it can be read.
-pub fn next(mut stream: &TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
+fn next(mut stream: &TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
     let (mut until, mut buffer) = (None, [0; PIECE]);
     loop {
         if let Some(request) = requests.take()? {

@@ -11,9 +11,8 @@ use serde_json::json;
 use super::guard::Guard;
 use super::hub::{HubReply, HubRequest};
 use crate::decode::uri;
-use crate::http::connection::{WRITE_TIMEOUT, next};
-use crate::http::listen;
-use crate::http::requests::{Request, Requests};
+use crate::http::connection;
+use crate::http::requests::Request;
 use crate::http::response::head;
 use crate::http::slots::Slot;
 use crate::replay::messages::INVALID_REQUEST;
@@ -32,40 +31,16 @@ const METHODS: &str = "GET, POST, DELETE";
 
 /// Serves a connection until it ends.
 pub(super) fn serve(slot: &Slot, hub: &Sender<HubRequest>, guard: &Guard) {
-    let stream: &TcpStream = slot.stream();
-    // Responses are written whole, so Nagle's algorithm would only delay them.
-    let _ = stream.set_nodelay(true);
-    let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
-    let mut requests = Requests::default();
-    loop {
-        let refusal = match next(stream, &mut requests) {
-            Ok(Some(request)) => match slot.begin(session_names(&request)) {
-                Ok(()) => {
-                    let mut response =
-                        ResponseWriter { slot, out: stream, request: &request, page: None, is_open: false };
-                    if response.answer(hub, guard).is_err() || !request.keeps_alive() {
-                        return;
-                    }
-                    slot.rest();
-                    continue;
-                }
-                Err(refusal) => refusal,
-            },
-            Ok(None) => return,
-            Err(refusal) => refusal,
-        };
-        let mut out = stream;
-        if out.write_all(refusal.response("").as_bytes()).is_ok() {
-            listen::drain(stream);
-        }
-        return;
-    }
+    connection::serve(slot, "", session_names, |request| {
+        let mut response = ResponseWriter { slot, out: slot.stream(), request, page: None, is_open: false };
+        response.answer(hub, guard)
+    });
 }
 
 /// The names of sessions in a request, one for each transport.
-fn session_names(request: &Request) -> impl Iterator<Item = &str> {
+fn session_names(request: &Request) -> Vec<&str> {
     let (_, query) = request.target().split_once('?').unwrap_or_default();
-    request.field("mcp-session-id").into_iter().chain(legacy_session(query))
+    request.field("mcp-session-id").into_iter().chain(legacy_session(query)).collect()
 }
 
 /// The session in the address that an HTTP+SSE stream announced.
