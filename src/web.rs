@@ -138,9 +138,9 @@ impl PageServer {
             if slot.has_left() || slot.is_revoked() {
                 return Ok(());
             }
+            let started = Instant::now();
             let read = reader.data_version().map_err(io::Error::other)?;
             let is_changed = version != Some(read) || look.is_multiple_of(ASSURE);
-            let started = Instant::now();
             let is_thorough = started >= thorough && (is_changed || is_pending);
             if is_changed || is_thorough {
                 version = Some(read);
@@ -161,7 +161,8 @@ impl PageServer {
                 written = Some(Instant::now());
             }
             out.flush()?;
-            thread::sleep(LOOK);
+            // With very many sessions a look takes long. Then it has half of the time.
+            thread::sleep(started.elapsed().clamp(LOOK, THOROUGH));
         }
         Ok(())
     }

@@ -21,7 +21,13 @@ const SCREEN: usize = 60;
 impl StoreReader {
     /// All sessions, by number.
     pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
-        by_key(|page| self.sessions(page), |session| SessionNumber(session.number.0.saturating_add(1)))
+        self.sessions_from(SessionNumber(0))
+    }
+
+    /// The sessions from this number on, by number.
+    pub fn sessions_from(&self, first: SessionNumber) -> impl Iterator<Item = Result<Session>> {
+        let behind = |_, session: &Session| SessionNumber(session.number.0.saturating_add(1));
+        rows(Some(first), |from| self.sessions(page_from(from)), behind)
     }
 
     /// The HTTP exchanges of a session, with and without messages, by number.

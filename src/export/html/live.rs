@@ -83,20 +83,17 @@ impl PageData {
         let sessions: Vec<Session> = match self.followed {
             Followed::One(number) => reader.session(number)?.into_iter().collect(),
             Followed::All => reader.all_sessions().collect::<Result<_>>()?,
-            Followed::From(first) => {
-                let is_later =
-                    |session: &Result<Session>| session.as_ref().map_or(true, |session| session.number >= first);
-                reader.all_sessions().filter(is_later).collect::<Result<_>>()?
-            }
+            Followed::From(first) => reader.sessions_from(first).collect::<Result<_>>()?,
         };
         for session in sessions {
-            // Read before the rest: if the session is over, the rest is complete.
-            let is_live = reader.listed_session(session.number)?.is_some_and(|listed| listed.is_live(now));
-            let is_new = !self.sessions.contains_key(&session.number);
-            let sent = self.sessions.entry(session.number).or_insert_with(|| SentSession::new(&session));
-            if sent.is_complete && sent.record == session {
+            let known = self.sessions.get(&session.number);
+            if known.is_some_and(|sent| sent.is_complete && sent.record == session) {
                 continue;
             }
+            let is_new = known.is_none();
+            // Read before the rest: if the session is over, the rest is complete.
+            let is_live = reader.listed_session(session.number)?.is_some_and(|listed| listed.is_live(now));
+            let sent = self.sessions.entry(session.number).or_insert_with(|| SentSession::new(&session));
             sent.record = session;
             sent.write(reader, is_thorough || is_new || !is_live, &mut out)?;
             sent.is_complete = !is_live;
