@@ -15,6 +15,10 @@ use crate::source::now;
 /// the names of methods and tools. Further series are counted together.
 const SERIES: usize = 2_000;
 
+/// Maximum bytes of the text of a label. Prometheus gets it again for each bucket. Names of tools
+/// "SHOULD be between 1 and 128 characters in length" (server/tools).
+const LABEL: usize = 256;
+
 /// The attribute of the series that counts what is beyond the limit (OpenTelemetry, Metrics SDK,
 /// "Overflow attribute").
 const OVERFLOW: &str = "otel.metric.overflow";
@@ -98,10 +102,10 @@ impl From<&str> for Label {
 /// Names with values, sorted by name.
 pub(super) type Labels = Vec<(String, Label)>;
 
-/// These attributes as labels. Attributes of other types are left out.
+/// These attributes as labels, with texts cut to [`LABEL`]. Attributes of other types are left out.
 pub(super) fn labels(attributes: &[KeyValue]) -> Labels {
     let label = |attribute: &KeyValue| match attribute.value.as_ref()?.value.as_ref()? {
-        Value::Text(text) => Some((attribute.key.clone(), Label::Text(text.clone()))),
+        Value::Text(text) => Some((attribute.key.clone(), Label::from(&text[..text.floor_char_boundary(LABEL)]))),
         Value::Number(number) => Some((attribute.key.clone(), Label::Number(*number))),
         Value::Fraction(_) | Value::List(_) => None,
     };
@@ -138,7 +142,7 @@ pub(super) enum Number {
 }
 
 /// The series of all instruments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Meter {
     started: Time,
     pub(super) series: BTreeMap<Key, Number>,
@@ -195,7 +199,10 @@ impl Meter {
             }
         }
         for (resource, count) in counts {
-            *self.number(instrument, &resource, Labels::new()) = Number::Count(count);
+            // The series beyond the limit has the sum of several resources.
+            if let Number::Count(sum) = self.number(instrument, &resource, Labels::new()) {
+                *sum += count;
+            }
         }
     }
 
@@ -288,6 +295,13 @@ mod tests {
             labels: vec![(OVERFLOW.to_owned(), "true".into())],
         };
         assert_eq!(meter.series[&overflow], Number::Count(2 * SERIES as u64));
+
+        let resource = |server: usize| Arc::new(vec![("service.name".to_owned(), Label::Text(server.to_string()))]);
+        for _ in 0..2 {
+            meter.set(Instrument::OpenSessions, (0..SERIES + 3).map(|server| (resource(server), 1)).collect());
+        }
+        let overflow = Key { instrument: Instrument::OpenSessions, ..overflow };
+        assert_eq!(meter.series[&overflow], Number::Count(3));
     }
 
     #[test]

@@ -43,7 +43,9 @@ fn respond(request: &Request, is_local: bool, meter: &Mutex<Meter>) -> Response 
     let target = uri::origin_form(request.target());
     match (request.method(), target.split('?').next().unwrap_or_default()) {
         ("GET" | "HEAD", "/metrics") => {
-            Response::ok(TYPE, text(&meter.lock().unwrap_or_else(PoisonError::into_inner)).into_bytes())
+            // The text is made of a copy: the recording needs the meter meanwhile.
+            let meter = meter.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            Response::ok(TYPE, text(&meter).into_bytes())
         }
         ("GET" | "HEAD", _) => Response::refused(404, "the metrics are at /metrics"),
         _ => Response::refused(405, "only GET is supported"),
