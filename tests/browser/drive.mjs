@@ -21,6 +21,10 @@ try {
   seen.explanation = await page.$eval('#explanation', (element) => element.textContent);
   seen.wide = await evaluate(() => document.documentElement.scrollWidth > innerWidth);
 
+  // The layers of the first messages.
+  seen.layers = await evaluate(() => Promise.all(app.current.rows.filter((row) => row.number !== undefined).slice(0, 12)
+    .map(async (row) => [row.number, (await app.current.message(row)).nodes.map(({ name, value }) => [name, value])])));
+
   // Every item of every view, with its details.
   for (const name of await evaluate(() => Object.keys(VIEWS))) {
     await evaluate((view) => app.view(view), name);

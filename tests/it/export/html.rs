@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{exported, lines};
 use crate::page::{blocks, value_at};
 use crate::peers::peers;
-use crate::program::root;
+use crate::program::{mcptap, root};
 use crate::support::needs::{CHROMIUM, have_program};
 use crate::support::waits::Finishes;
 use crate::wire::{Sender, Wire};
@@ -110,13 +110,14 @@ fn driven(capture: &Path, more: &[&str]) -> Option<Value> {
 /// of a JSON member are those in its packets, texts have contrast, controls have names.
 fn check_driven(capture: &Path, seen: &Value) {
     let name = capture.display();
-    assert_eq!(seen["said"], serde_json::json!([]), "{name}");
-    assert_eq!(seen["requests"], serde_json::json!([]), "{name}");
-    assert_eq!(seen["unnamed"], serde_json::json!([]), "{name}");
+    assert_eq!(seen["said"], json!([]), "{name}");
+    assert_eq!(seen["requests"], json!([]), "{name}");
+    assert_eq!(seen["unnamed"], json!([]), "{name}");
     assert_eq!(seen["images"], 0, "{name}");
     assert_eq!((&seen["wide"], &seen["hidden"], &seen["help"]), (&false.into(), &false.into(), &true.into()), "{name}");
     assert!(seen["contrast"].as_f64().expect("a ratio") >= 4.5, "{name}: {}", seen["contrast"]);
-    assert_eq!(seen["members"]["wrong"], serde_json::json!([]), "{name}");
+    assert_eq!(seen["members"]["wrong"], json!([]), "{name}");
+    check_layers(capture, seen);
     for (view, shown) in seen["views"].as_object().expect("views") {
         let rows = shown["rows"].as_u64().expect("rows").min(200);
         let details = shown["details"].as_u64().expect("details");
@@ -129,6 +130,28 @@ fn check_driven(capture: &Path, seen: &Value) {
     let messages = lines.iter().filter(|line| line["session"] == *session).filter(has_word).count();
     assert_eq!(seen["found"], messages, "{name}: the search finds every text that has the word");
     assert_eq!(seen["after"], seen["views"]["messages"]["rows"], "{name}: esc ends the search");
+}
+
+/// The page restores the values of fields that it holds as references to what it knows.
+fn check_layers(capture: &Path, seen: &Value) {
+    let messages = seen["layers"].as_array().expect("messages");
+    assert!(!messages.is_empty(), "{}", capture.display());
+    for message in messages {
+        let (number, nodes) = (message[0].to_string(), message[1].as_array().expect("nodes"));
+        let layers = mcptap().arg("layers").arg(capture).args(["--message", &number, "--json"]).finished();
+        let layers = String::from_utf8(layers.stdout).expect("text");
+        assert!(!layers.is_empty(), "{}: message {number}", capture.display());
+        for layer in layers.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")) {
+            for (name, value) in layer["fields"].as_object().expect("fields") {
+                // The page has the fields of packets, not those of their connection.
+                let is_of_connection = layer["layer"] == "transport"
+                    && (["connection", "round trip of the handshake"].contains(&&**name)
+                        || name.starts_with("sent by "));
+                let is_shown = nodes.contains(&json!([name, value]));
+                assert!(is_shown || is_of_connection, "{}: message {number}: {name} {value}", capture.display());
+            }
+        }
+    }
 }
 
 #[test]
@@ -164,7 +187,7 @@ fn a_browser_runs_nothing_of_a_hostile_recording() {
         r#"{{"jsonrpc":"2.0","id":"{text}","method":"tools/call","params":{{"name":"{text}","arguments":{{"{text}":1}}}}}}"#
     );
     let answer = format!(r#"{{"jsonrpc":"2.0","id":"{text}","error":{{"code":1,"message":"{text}"}}}}"#);
-    let post = "POST /<svg/onload=alert(3)> HTTP/1.1\r\nHost: h\r\nX-Odd: <img src=x onerror=alert(4)>\r\nContent-Type: application/json\r\nContent-Length:";
+    let post = "POST /<svg/onload=alert(3)> HTTP/1.1\r\nHost: h\r\nX-Odd: \u{feff}<img src=x onerror=alert(4)>\r\nContent-Type: application/json\r\nContent-Length:";
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
     let mut wire = Wire::default();
     wire.segment(0, 5_000, Sender::Client, "S", "");

@@ -1,7 +1,8 @@
 // The recording inside the page. A block is base64 of deflated bytes: the length of a JSON text, the
 // JSON text, and the bytes that it refers to. src/export/html/block.rs writes them.
 
-const DECODER = new TextDecoder();
+// A byte order mark is a part of a text, so it is kept.
+const DECODER = new TextDecoder('utf-8', { ignoreBOM: true });
 
 /** Opens a block: its JSON as an object, and the bytes behind it. */
 async function openBlock(base64) {
