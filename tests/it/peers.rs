@@ -1,7 +1,7 @@
 //! The official servers and clients through `wrap` and `sniff`.
 //!
 //! `tests/peers/setup.sh` installs them, and the variable `MCPTAP_PEERS` names the folder. Without
-//! it these tests are counted as not run. With it they must run.
+//! it, or if it has other versions than those pinned now, these tests are counted as not run.
 
 mod authorized;
 mod bridged;
@@ -34,8 +34,17 @@ pub fn peers() -> Option<Peers> {
     }
     // A relative path starts in the project's root, in which the tests run.
     let peers = Peers(root().join(folder?));
-    assert!(peers.0.join("installed").exists(), "{} was not filled by tests/peers/setup.sh", peers.0.display());
-    Some(peers)
+    let installed = fs::read_to_string(peers.0.join("installed"));
+    let installed = installed.unwrap_or_else(|_| panic!("{} was not filled by setup.sh", peers.0.display()));
+    have(&needs::PINNED_PEERS, installed.starts_with(&pinned())).then_some(peers)
+}
+
+/// The digest of the pinned versions, as `tests/peers/setup.sh` makes it.
+fn pinned() -> String {
+    let file = |name| fs::read(root().join("tests/peers").join(name)).expect("a list of versions");
+    let versions = [file("requirements.txt"), file("package-lock.json")].concat();
+    let digest = ring::digest::digest(&ring::digest::SHA256, &versions);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -29,6 +29,7 @@ pub const MOUNTS: Need = Need { what: "a mount namespace", how: "run as root, or
 pub const NETWORKS: Need = Need { what: "a network namespace", how: "apt install iproute2, and run as root" };
 pub const PEERS: Need =
     Need { what: "the official MCP peers", how: "tests/peers/setup.sh, then set MCPTAP_PEERS=target/peers" };
+pub const PINNED_PEERS: Need = Need { what: "the MCP peers in the pinned versions", how: "tests/peers/setup.sh" };
 pub const PYTHON: Need = Need { what: "python3", how: "apt install python3" };
 pub const ROOT: Need = Need { what: "the rights of root", how: "run the tests as root" };
 pub const SETPRIV: Need = Need { what: "setpriv", how: "apt install util-linux" };
