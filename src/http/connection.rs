@@ -75,9 +75,10 @@ pub fn answer<R: Into<Reply>>(slot: &Slot, mut respond: impl FnMut(&Request) -> 
     );
 }
 
-/// Reads the requests of a connection one after another until it ends. `session_names` finds texts
-/// in a request that can be the name of a session. `answer` writes the response, and fails if the
-/// connection has to be closed. The text of a refusal begins with `prefix`.
+/// Reads the requests of a connection one after another until it ends. The function
+/// `session_names` finds texts in a request that can be the name of a session. The function
+/// `answer` writes the response, and fails if the connection has to be closed. The text of a
+/// refusal begins with `prefix`.
 pub fn serve(
     slot: &Slot,
     prefix: &str,
