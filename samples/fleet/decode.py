@@ -36,13 +36,15 @@ def storage():
 
 
 def fetched(names, folder):
-    """The captures as files. Those of a bucket are copied, with the folder that names their host."""
+    """The captures as files. Those of a bucket are copied, with the folder that names their host. Nothing else of a key is a part
+    of the path: a key may have `..` in it."""
     for name in names:
         if not name.startswith("s3://"):
             yield name
             continue
         bucket, _, key = name.removeprefix("s3://").partition("/")
-        path = os.path.join(folder, key)
+        *above, file = key.split("/")
+        path = os.path.join(folder, *[name for name in above if name.startswith("host=")][-1:], file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         storage().download_file(bucket, key, path)
         yield path

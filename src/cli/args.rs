@@ -3,7 +3,6 @@
 #[cfg(all(feature = "attach", target_os = "linux"))]
 mod attach;
 mod check;
-#[cfg(feature = "parquet")]
 mod dataset;
 mod delete;
 mod examples;
@@ -36,7 +35,6 @@ use crate::engine;
 #[cfg(all(feature = "attach", target_os = "linux"))]
 pub use attach::Attach;
 pub use check::{Check, FailOn, Findings};
-#[cfg(feature = "parquet")]
 pub use dataset::{DatasetCommand, DatasetOptions, DatasetTarget, Ship};
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
@@ -279,7 +277,6 @@ pub struct Read {
     #[arg(long)]
     pub follow: bool,
     /// The dataset to decode into, instead of printing.
-    #[cfg(feature = "parquet")]
     #[command(flatten)]
     pub dataset: DatasetTarget,
 }
@@ -315,7 +312,6 @@ pub struct Wrap {
     #[command(flatten)]
     pub prune: Prune,
     /// The dataset that gets what is saved, while it is recorded.
-    #[cfg(feature = "parquet")]
     #[command(flatten)]
     pub dataset: DatasetTarget,
     /// Options that redact values.

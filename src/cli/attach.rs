@@ -13,9 +13,7 @@ use anyhow::{Result, bail, ensure};
 
 use super::args::{Attach, Colour};
 use super::printer::Printer;
-#[cfg(feature = "parquet")]
-use super::ship;
-use super::{databases, filter, stop, target, telemetry};
+use super::{databases, filter, ship, stop, target, telemetry};
 use crate::capture::Limits;
 use crate::capture::pipe::Start;
 use crate::cli::output::note;
@@ -75,10 +73,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         recording = Some(writer.place().clone());
         Some(Saver::new(writer, true))
     };
-    #[cfg(feature = "parquet")]
     let shipper = recording.as_ref().and_then(|place| ship::beside(&arguments.dataset, place.path(), ship::say));
-    #[cfg(not(feature = "parquet"))]
-    drop(recording);
     let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(PipelineConfig {
@@ -106,7 +101,6 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     if let Some(counts) = saved?.filter(|counts| counts.lost > 0) {
         note!("{} records could not be saved", counts.lost);
     }
-    #[cfg(feature = "parquet")]
     ship::end(shipper).iter().for_each(|line| note!("{line}"));
     Ok(ExitCode::SUCCESS)
 }

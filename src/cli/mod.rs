@@ -37,6 +37,9 @@ mod run;
 mod sessions;
 #[cfg(feature = "parquet")]
 mod ship;
+#[cfg(not(feature = "parquet"))]
+#[path = "ship/without_parquet.rs"]
+mod ship;
 mod show;
 #[cfg(feature = "live")]
 mod sniff;

@@ -23,9 +23,7 @@ use super::ca::{self, Trust};
 use super::install::replaced_settings;
 use super::printer::Printer;
 use super::replay::header_fields;
-#[cfg(feature = "parquet")]
-use super::ship;
-use super::{databases, filter, stop, target, telemetry};
+use super::{databases, filter, ship, stop, target, telemetry};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
@@ -94,7 +92,6 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Err(error) => (None, Some(error)),
     };
     let saved_in = writer.as_ref().map(|writer| (writer.place().clone(), writer.capture()));
-    #[cfg(feature = "parquet")]
     let shipper = saved_in.as_ref().and_then(|(place, _)| ship::beside(&arguments.dataset, place.path(), ship::say));
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
@@ -144,7 +141,6 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
             note!("{} records could not be saved", counts.lost);
         }),
     }
-    #[cfg(feature = "parquet")]
     ship::end(shipper).iter().for_each(|line| note!("{line}"));
     if let Some((place, capture)) = saved_in.filter(|_| is_for_people) {
         target::note_saved(&place, capture);

@@ -13,9 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
-#[cfg(feature = "parquet")]
-use super::ship;
-use super::{databases, filter, output, stop, target, telemetry};
+use super::{databases, filter, output, ship, stop, target, telemetry};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::engine::queue::{Gauge, Queue};
@@ -73,7 +71,6 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         recording = Some((writer.place().clone(), writer.capture()));
         Some(Saver::new(writer, true))
     };
-    #[cfg(feature = "parquet")]
     let shipper = recording.as_ref().and_then(|(place, _)| ship::beside(&arguments.dataset, place.path(), ship::say));
     #[cfg(all(feature = "attach", target_os = "linux"))]
     secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
@@ -143,7 +140,6 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         target::note_blanked(&counts);
         target::note_saved(&place, capture);
     }
-    #[cfg(feature = "parquet")]
     ship::end(shipper).iter().for_each(|line| note!("{line}"));
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,10 @@ use crate::view::units::count;
 
 /// Session ids that are remembered. Pairs with later ones are not joined.
 const IDS: usize = 1 << 20;
+
+/// Pairs that are told apart. All later ones are one pair: a scan from forged addresses has
+/// millions.
+const PAIRS: usize = 1 << 20;
 
 /// What stays together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,11 +51,12 @@ enum Place {
 #[derive(Default)]
 struct Found {
     pairs: HashMap<Pair, usize>,
-    /// For each pair, one that it belongs to: itself, or an earlier one.
+    /// For each pair, one that it is joined with: itself, or an earlier one.
     joined: Vec<usize>,
     bytes: Vec<u64>,
     sealed: Vec<bool>,
-    ids: HashMap<Vec<u8>, usize>,
+    /// The pair of each session id, by its hash.
+    ids: HashMap<u64, usize>,
     fragments: u64,
 }
 
@@ -120,9 +126,8 @@ fn look(files: &[PathBuf]) -> Result<Found> {
     visit(files, |packet, place, payload| {
         match place {
             Place::Pair(pair) => {
-                let next = found.pairs.len();
-                let pair = *found.pairs.entry(pair).or_insert(next);
-                if pair == next {
+                let pair = found.number(pair);
+                if pair == found.joined.len() {
                     found.joined.push(pair);
                     found.bytes.push(0);
                     found.sealed.push(false);
@@ -146,7 +151,17 @@ fn look(files: &[PathBuf]) -> Result<Found> {
 }
 
 impl Found {
-    /// The pair that stands for all pairs joined with this one.
+    /// The number of a pair. A new one is the number of the pairs so far.
+    fn number(&mut self, pair: Pair) -> usize {
+        let next = self.pairs.len();
+        if next < PAIRS { *self.pairs.entry(pair).or_insert(next) } else { self.known(&pair) }
+    }
+
+    fn known(&self, pair: &Pair) -> usize {
+        self.pairs.get(pair).copied().unwrap_or(PAIRS)
+    }
+
+    /// The first of all pairs joined with this one.
     fn root(&self, mut pair: usize) -> usize {
         while let Some(next) = self.joined.get(pair).filter(|next| **next != pair) {
             pair = *next;
@@ -155,22 +170,40 @@ impl Found {
     }
 
     fn join(&mut self, id: &[u8], pair: usize) {
-        let other = match self.ids.get(id) {
+        let mut hash = DefaultHasher::new();
+        id.hash(&mut hash);
+        let id = hash.finish();
+        let other = match self.ids.get(&id) {
             Some(other) => *other,
-            None if self.ids.len() < IDS => *self.ids.entry(id.to_vec()).or_insert(pair),
+            None if self.ids.len() < IDS => *self.ids.entry(id).or_insert(pair),
             None => pair,
         };
-        let (one, other) = (self.root(pair), self.root(other));
-        if let Some(joined) = self.joined.get_mut(one.max(other)) {
-            *joined = one.min(other);
+        let roots = [self.root(pair), self.root(other)];
+        // The pairs themselves too, so that the next look-up is short.
+        for joined in [pair, other].into_iter().chain(roots) {
+            if let Some(joined) = self.joined.get_mut(joined) {
+                *joined = roots[0].min(roots[1]);
+            }
         }
+    }
+
+    /// The first of the joined pairs, for each pair.
+    fn roots(&self) -> Vec<usize> {
+        let mut roots = Vec::with_capacity(self.joined.len());
+        // A pair is joined with an earlier one, whose root is known by then.
+        self.joined
+            .iter()
+            .enumerate()
+            .for_each(|(pair, joined)| roots.push(roots.get(*joined).copied().unwrap_or(pair)));
+        roots
     }
 
     /// The part of each pair: the largest first, each into the part with the fewest bytes.
     fn divide(&self, weights: &mut [u64]) -> Vec<usize> {
+        let roots = self.roots();
         let mut groups: BTreeMap<usize, u64> = BTreeMap::new();
-        for (pair, bytes) in self.bytes.iter().enumerate() {
-            *groups.entry(self.root(pair)).or_default() += bytes;
+        for (root, bytes) in roots.iter().zip(&self.bytes) {
+            *groups.entry(*root).or_default() += bytes;
         }
         let mut largest: Vec<(usize, u64)> = groups.into_iter().collect();
         largest.sort_by_key(|(group, bytes)| (std::cmp::Reverse(*bytes), *group));
@@ -182,7 +215,7 @@ impl Found {
             }
             parts.insert(group, lightest);
         }
-        (0..self.joined.len()).map(|pair| parts.get(&self.root(pair)).copied().unwrap_or(0)).collect()
+        roots.iter().map(|root| parts.get(root).copied().unwrap_or(0)).collect()
     }
 }
 
@@ -215,7 +248,7 @@ fn write(
             Item::Packet(packet) => {
                 let to = match place(&mut packets, &packet).0 {
                     Place::Pair(pair) => {
-                        let part = found.pairs.get(&pair).and_then(|pair| parts.get(*pair)).copied().unwrap_or(0);
+                        let part = parts.get(found.known(&pair)).copied().unwrap_or(0);
                         part..part + 1
                     }
                     Place::All => all,

@@ -12,9 +12,7 @@ use anyhow::{Result, bail};
 
 use super::args::Wrap;
 use super::prune::Pruning;
-#[cfg(feature = "parquet")]
-use super::ship;
-use super::{databases, target, telemetry};
+use super::{databases, ship, target, telemetry};
 use crate::capture::Packet;
 use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, DirectSaver};
@@ -62,8 +60,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
     let (keep_secrets, if_mcp) = (arguments.keep_secrets, arguments.if_mcp);
-    #[cfg(feature = "parquet")]
-    let target = arguments.dataset;
+    let dataset = arguments.dataset;
     let wanted = telemetry::wanted(&arguments.telemetry)?;
     let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
         let mut observations = HeldStart::new(observations);
@@ -73,17 +70,10 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
             observations.inner().receipts().confirm();
             return Ok(());
         }
-        #[cfg(feature = "parquet")]
         let (place, receipts) = (place?, observations.inner().receipts());
-        #[cfg(feature = "parquet")]
-        let shipper = {
-            let notes = observations.inner().receipts();
-            ship::beside(&target, place.path(), move |line| _ = notes.say(line))
-        };
-        #[cfg(not(feature = "parquet"))]
-        let place = place?;
+        let notes = observations.inner().receipts();
+        let shipper = ship::beside(&dataset, place.path(), move |line| _ = notes.say(line));
         record(observations, source, place, (keep_secrets, redaction), pruning, wanted)?;
-        #[cfg(feature = "parquet")]
         ship::end(shipper).iter().for_each(|line| _ = receipts.say(line));
         Ok(())
     });

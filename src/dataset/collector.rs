@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::keys::{self, MessageKeys};
+use super::keys::{self, Keys};
 use super::tables::{ExchangeRow, FindingRow, SessionRow, TableRow};
 use super::write::Dataset;
 use crate::capture::{StreamId, Time};
@@ -32,6 +32,9 @@ const WAITING_BYTES: usize = 8 << 20;
 
 /// Messages whose keys are remembered, for their responses and findings.
 const REMEMBERED: usize = 1 << 16;
+
+/// Findings about the whole capture that wait for its first message.
+const EARLY: usize = 1 << 10;
 
 /// Exchanges that are remembered until they end.
 const EXCHANGES: usize = 1 << 16;
@@ -113,10 +116,16 @@ pub struct Collector {
     /// Exchanges that ended without a session, in the order of their ends.
     ended: VecDeque<ExchangeNumber>,
     sessions: HashMap<SessionNumber, OpenSession>,
-    keys: MessageKeys,
+    keys: Keys,
     remembered: BTreeMap<MessageNumber, Remembered>,
     waiting_bytes: usize,
-    last_time: Time,
+    /// The time of a finding about the whole capture. It is the time of the last finding about a
+    /// message, or of the first message. The last message would not do: a database gives findings
+    /// in the same order, but after other messages.
+    finding_time: Option<Time>,
+    /// Findings about the whole capture that came before its first message. The number is the
+    /// offset of its bytes.
+    early: Vec<(FindingRow, u64)>,
     messages: Rows<MessageRow>,
     session_rows: Rows<SessionRow>,
     exchange_rows: Rows<ExchangeRow>,
@@ -136,10 +145,11 @@ impl Collector {
             exchanges: BTreeMap::new(),
             ended: VecDeque::new(),
             sessions: HashMap::new(),
-            keys: MessageKeys::default(),
+            keys: Keys::default(),
             remembered: BTreeMap::new(),
             waiting_bytes: 0,
-            last_time: Time::default(),
+            finding_time: None,
+            early: Vec::new(),
             messages: Rows::new(),
             session_rows: Rows::new(),
             exchange_rows: Rows::new(),
@@ -197,6 +207,9 @@ impl Collector {
         let mut open: Vec<SessionNumber> = self.sessions.keys().copied().collect();
         open.sort_unstable();
         open.into_iter().try_for_each(|number| self.end_session(number))?;
+        for (row, start) in std::mem::take(&mut self.early) {
+            self.push_finding(row, start)?;
+        }
         let dataset = &mut self.dataset;
         self.messages.write(dataset)?;
         self.exchange_rows.write(dataset)?;
@@ -254,8 +267,11 @@ impl Collector {
 
     fn message(&mut self, message: Box<Message>) -> Result<()> {
         let ends = self.ends_of(&message);
-        let key = self.keys.of(&ends, &message);
-        self.last_time = message.time;
+        let key = self.keys.of(keys::of_message(&ends, &message));
+        let time = *self.finding_time.get_or_insert(message.time);
+        for (row, start) in std::mem::take(&mut self.early) {
+            self.push_finding(FindingRow { time, ..row }, start)?;
+        }
         if let Some(exchange) = message.exchange {
             self.open_exchange(exchange).session = Some(message.session);
         }
@@ -302,14 +318,14 @@ impl Collector {
     fn release(&mut self, number: SessionNumber) -> Result<()> {
         let Some(open) = self.sessions.get_mut(&number) else { return Ok(()) };
         self.waiting_bytes -= std::mem::take(&mut open.waiting_bytes);
+        let facts = Arc::clone(&open.facts);
         for row in std::mem::take(&mut open.waiting) {
-            let session = Arc::clone(&open.facts);
+            let session = Arc::clone(&facts);
             match row {
                 Waiting::Message(row) => self.messages.push(MessageRow { session, ..row }, &mut self.dataset)?,
                 Waiting::Exchange(row) => self.exchange_rows.push(ExchangeRow { session, ..row }, &mut self.dataset)?,
                 Waiting::Finding(row, start) => {
-                    let row = with_key(FindingRow { session: Some(session), ..row }, start);
-                    self.findings.push(row, &mut self.dataset)?;
+                    self.push_finding(FindingRow { session: Some(session), ..row }, start)?;
                 }
             }
         }
@@ -349,7 +365,7 @@ impl Collector {
         let (Some(open), Some(ends)) = (self.sessions.get(&session), self.ends.get(&exchange.connection)) else {
             return Ok(());
         };
-        let key = keys::of_exchange(ends, &exchange);
+        let key = self.keys.of(keys::of_exchange(ends, &exchange));
         let (place, facts) = (Arc::clone(&self.place), Arc::clone(&open.facts));
         let row = ExchangeRow { place, session: facts, exchange, key, has_text: self.has_text };
         let size = row.size();
@@ -362,30 +378,28 @@ impl Collector {
             finding.messages.iter().filter_map(|number| self.remembered.get(number)).collect();
         let messages: Vec<Key> = about.iter().map(|message| message.key).collect();
         let first = about.first();
-        let time = first.map_or(self.last_time, |first| first.time);
+        let time = first.map(|first| first.time).or(self.finding_time);
+        self.finding_time = time;
         let (method, tool) = first.map(|first| (first.method.clone(), first.tool.clone())).unwrap_or_default();
         let start = finding.span.map_or(u64::MAX, |span| span.start);
+        let is_early = time.is_none() && self.early.len() < EARLY;
         let (place, has_text, key) = (Arc::clone(&self.place), self.has_text, Key::default());
+        let time = time.unwrap_or_default();
         let row = FindingRow { place, session: None, finding, messages, tool, method, time, key, has_text };
         let size = row.size();
         match number {
-            Some(number) => self.wait(number, Waiting::Finding(row, start), size),
-            None => self.findings.push(with_key(row, start), &mut self.dataset),
+            Some(number) => self.wait(number, Waiting::Finding(row, start), size)?,
+            None if is_early => self.early.push((row, start)),
+            None => self.push_finding(row, start)?,
         }
+        Ok(())
     }
-}
 
-/// The finding with its key, and with the time of its session if it is about no message. `start` is
-/// the offset of its bytes.
-fn with_key(mut row: FindingRow, start: u64) -> FindingRow {
-    if let (true, Some(facts)) = (row.messages.is_empty(), &row.session) {
-        row.time = facts.session.started;
+    fn push_finding(&mut self, mut row: FindingRow, start: u64) -> Result<()> {
+        if let (true, Some(facts)) = (row.messages.is_empty(), &row.session) {
+            row.time = facts.session.started;
+        }
+        row.key = self.keys.of(keys::of_finding(&row, start));
+        self.findings.push(row, &mut self.dataset)
     }
-    let messages: Vec<u8> = row.messages.iter().flat_map(|key| key.0.to_le_bytes()).collect();
-    let session = row.session.as_ref().map_or(0, |facts| facts.key.0);
-    let text = if row.messages.is_empty() { row.finding.text.as_bytes() } else { b"" };
-    let host = row.place.host.as_deref().unwrap_or_default().as_bytes();
-    let rule = row.finding.rule.id.as_bytes();
-    row.key = keys::key(&[b"finding", host, rule, &messages, &session.to_le_bytes(), &start.to_le_bytes(), text]);
-    row
 }

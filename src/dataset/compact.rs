@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::file_name::{FileName, micros};
+use super::file_name::{FileName, TABLES, micros};
 use super::keys;
 use super::storage::{OWN, Storage};
 use crate::export::parquet::{BYTES, ParquetReader, ROWS, SchemaType, Values, Writer};
@@ -45,7 +45,7 @@ pub struct Compacted {
 pub fn compact(storage: &dyn Storage, today: &str) -> Result<Compacted> {
     finish_earlier(storage)?;
     let mut done = Compacted::default();
-    for table in ["sessions", "messages", "exchanges", "findings"] {
+    for table in TABLES {
         let listed = storage.list(&format!("{table}/"), "")?;
         let mut names: Vec<FileName> =
             listed.iter().filter(|(_, size)| *size < SMALL).filter_map(|(name, _)| FileName::parse(name)).collect();
@@ -248,7 +248,7 @@ fn finish_earlier(storage: &dyn Storage) -> Result<()> {
         }
         // Only files of tables: a note that somebody else wrote removes nothing else.
         let gone = if is_whole { sources } else { files };
-        for name in gone.iter().filter(|name| FileName::parse(name).is_some() && !name.contains("..")) {
+        for name in gone.iter().filter(|name| FileName::parse(name).is_some()) {
             storage.remove(name)?;
         }
         storage.remove(&note)?;

@@ -5,6 +5,9 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+/// The names of the tables. Each has a folder.
+pub const TABLES: [&str; 4] = ["sessions", "messages", "exchanges", "findings"];
+
 /// The host in the name of a file with rows of several hosts.
 pub const ALL: &str = "all";
 
@@ -24,10 +27,15 @@ pub struct FileName {
 }
 
 impl FileName {
-    /// The parts of a name in the dataset. `None` for files of others.
+    /// The parts of a name in the dataset. `None` for files of others. The name can come
+    /// from a note of somebody else, so it must not lead out of the dataset.
     pub fn parse(name: &str) -> Option<FileName> {
         let (folder, file) = name.rsplit_once('/')?;
         let (table, day) = folder.split_once("/day=")?;
+        let is_date = day.chars().all(|c| c.is_ascii_digit() || c == '-');
+        if !TABLES.contains(&table) || !is_date {
+            return None;
+        }
         let mut parts = file.strip_suffix(".parquet")?.rsplitn(4, '-');
         let hash = parts.next()?;
         let (last, first) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -115,6 +123,13 @@ mod tests {
         assert!(name.may_have("web-1.example", (20, 30)) && !name.may_have("web-1.example", (21, 30)));
         assert!(!name.may_have("web-2", (10, 20)) && name.of_all().may_have("web-2", (10, 20)));
         assert_eq!(host_part(Some("all")), "all_");
-        assert_eq!(FileName::parse("_mcptap/exported-web-1-00ff.json"), None);
+        for other in [
+            "_mcptap/exported-web-1-00ff.json",
+            "/etc/day=2026-11-24/web-1-10-20-00ff.parquet",
+            "../messages/day=2026-11-24/web-1-10-20-00ff.parquet",
+            "messages/day=../../web-1-10-20-00ff.parquet",
+        ] {
+            assert_eq!(FileName::parse(other), None, "{other}");
+        }
     }
 }

@@ -23,8 +23,8 @@ use crate::mcp::{Message, Session, SessionNumber};
 use crate::source::host;
 use crate::store::{Capture, CaptureId, CaptureKind, Page, RowKey, Scope, StoreReader};
 
-/// Messages that are read again in the next round: those of the last packets, so that equal places
-/// are numbered alike.
+/// Messages and exchanges that are read again in the next round: those of the last packets, so that
+/// equal places are numbered alike.
 const AGAIN: u64 = 1_024;
 
 /// Messages younger than this wait for the next round. A handshake takes less, and names the server
@@ -163,7 +163,8 @@ impl Exporter {
         }
         // At the end also those of sessions without new messages.
         let is_end = until == i64::MAX;
-        progress.exchange = feed.exchanges(if is_end { 0 } else { progress.exchange }, is_end)?;
+        let from = if is_end { 0 } else { progress.exchange.saturating_sub(AGAIN) };
+        progress.exchange = feed.exchanges(from, is_end)?;
         feed.collector.finish()
     }
 }

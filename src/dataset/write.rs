@@ -135,9 +135,10 @@ impl Dataset {
             let mut before = 0;
             for group in 0..reader.groups() {
                 let covers = |(low, high): (i64, i64)| low <= last && high >= first;
-                let Some(keys) = reader.column(group, "key").with_context(unreadable)? else { continue };
-                let rows = keys.rows();
-                if reader.range(group, "time_ns").is_none_or(covers) {
+                let rows = reader.rows(group);
+                if reader.range(group, "time_ns").is_none_or(covers)
+                    && let Some(keys) = reader.column(group, "key").with_context(unreadable)?
+                {
                     let states = reader.column(group, STATE).with_context(unreadable)?;
                     for row in 0..rows {
                         let state = states.as_ref().and_then(|states| states.number(row));

@@ -83,14 +83,34 @@ fn rotated(folder: &Path) -> [PathBuf; 2] {
     })
 }
 
+/// Two calls in one packet, and their answers in another.
+fn pipelined(folder: &Path) -> PathBuf {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+    let post = "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length:";
+    let with = |head: &str, body: &str| format!("{head} {}\r\n\r\n{body}", body.len());
+    let calls = [1, 2].map(|id| with(post, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)));
+    let answers = [1, 2].map(|id| with(head, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)));
+    let mut wire = Wire::default();
+    wire.handshake(0, 5_000);
+    wire.segment(20, 5_000, Sender::Client, "A", &calls.concat());
+    wire.segment(40, 5_000, Sender::Server, "A", &answers.concat());
+    let path = folder.join("pipelined.pcapng");
+    wire.write(&path);
+    path
+}
+
 /// Nothing is added twice: by the same file, under another name, by files of a rotation alone and
 /// together, and by a database that holds the same recording.
 #[test]
 fn rows_are_added_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let (dataset, renamed) = (folder.path().join("dataset"), folder.path().join("renamed.pcapng"));
-    let captures =
-        [sample("weather/capture.pcapng"), sample("helpdesk/stdio.pcapng"), sample("websocket/capture.pcapng")];
+    let captures = [
+        sample("weather/capture.pcapng"),
+        sample("helpdesk/stdio.pcapng"),
+        sample("websocket/capture.pcapng"),
+        pipelined(folder.path()),
+    ];
     for capture in &captures {
         fs::copy(capture, &renamed).expect("a copy");
         let before = all_keys(&dataset);
@@ -118,6 +138,32 @@ fn rows_are_added_once() {
     for table in TABLES {
         assert!(keys(&dataset, table).values().chain(keys(&apart, table).values()).all(|count| *count == 1), "{table}");
     }
+}
+
+/// Requests of one packet are rows of their own, and so are their exchanges.
+#[test]
+fn pipelined_requests_are_rows_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dataset, capture) = (folder.path().join("dataset"), pipelined(folder.path()));
+    assert!(read(&dataset, &[], &[capture]).status.success());
+    assert_eq!((keys(&dataset, "exchanges").len(), keys(&dataset, "messages").len()), (2, 4));
+}
+
+/// A finding about a whole capture is added once, from the file and from a database.
+#[test]
+fn a_finding_about_a_capture_is_added_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dataset, damaged) = (folder.path().join("dataset"), folder.path().join("damaged.pcapng"));
+    let whole = fs::read(sample("helpdesk/capture.pcapng")).expect("a capture");
+    fs::write(&damaged, &whole[..whole.len() / 2 + 3]).expect("a file");
+    read(&dataset, &[], std::slice::from_ref(&damaged));
+    let expected = all_keys(&dataset);
+    assert!(files(&dataset, "findings").iter().any(|file| rows(file).contains("capture-damaged")));
+    let db = folder.path().join("recorded.db");
+    mcptap().arg("--db").arg(&db).args(["read", "--save"]).arg(&damaged).finished();
+    let done = mcptap().arg("export").arg(&db).arg("--dataset").arg(&dataset).finished();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(all_keys(&dataset), expected);
 }
 
 /// Rows that a crash left out are added by the next run, and compaction changes no row.
@@ -204,6 +250,8 @@ fn failures_are_one_line() {
         let done = read(Path::new(place), &[], &[sample("weather/capture.pcapng")]);
         assert_eq!((done.status.code(), text(&done.stderr).lines().count()), (Some(2), 1), "{}", text(&done.stderr));
     }
+    let bare = mcptap().args(["read", "--no-text"]).arg(sample("weather/capture.pcapng")).finished();
+    assert!(bare.status.code() == Some(2) && text(&bare.stderr).contains("--dataset"), "{}", text(&bare.stderr));
     // A file that may not grow stands for a full disk.
     let program = env!("CARGO_BIN_EXE_mcptap");
     let script = format!("trap '' XFSZ; ulimit -f 2; exec {program} read --dataset \"$0\" \"$1\"");

@@ -4,11 +4,22 @@ use clap::{Args, Subcommand};
 
 use super::delete::age;
 
+/// Whether this program cannot write datasets. Their options are then hidden.
+const WITHOUT_PARQUET: bool = cfg!(not(feature = "parquet"));
+
+/// The place of a dataset.
+fn place(name: &str) -> Result<String, &'static str> {
+    match WITHOUT_PARQUET {
+        true => Err("this mcptap was built without Parquet: build it with the feature parquet"),
+        false => Ok(name.to_owned()),
+    }
+}
+
 /// A dataset to write to, and what its rows contain.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DatasetTarget {
     /// Write to this dataset: a folder, s3://BUCKET/PREFIX, gs://... or az://...
-    #[arg(long, value_name = "DIR|URL")]
+    #[arg(long, value_name = "DIR|URL", hide = WITHOUT_PARQUET, value_parser = place)]
     pub dataset: Option<String>,
     /// Options for the rows.
     #[command(flatten)]
@@ -19,14 +30,14 @@ pub struct DatasetTarget {
 #[derive(Clone, Debug, Default, Args)]
 pub struct DatasetOptions {
     /// Leave payloads out of a dataset: texts, header fields, queries
-    #[arg(long)]
+    #[arg(long, requires = "dataset", hide = WITHOUT_PARQUET)]
     pub no_text: bool,
     /// The machine that captured, for the column host [default: NAME of a folder host=NAME in the
     /// path of a capture file; this machine for recordings]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "dataset", hide = WITHOUT_PARQUET)]
     pub host: Option<String>,
     /// The name for the column capture [default: the files, the interface or the command]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "dataset", hide = WITHOUT_PARQUET)]
     pub capture_name: Option<String>,
 }
 

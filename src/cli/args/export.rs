@@ -27,7 +27,6 @@ pub struct Export {
     #[command(flatten)]
     pub decoding: Decoding,
     /// The dataset to write to, instead of a file.
-    #[cfg(feature = "parquet")]
     #[command(flatten)]
     pub dataset: super::DatasetTarget,
 }

@@ -63,11 +63,9 @@ pub struct Proxy {
     #[command(flatten)]
     pub redact: Redact,
     /// Do not save to the database
-    #[cfg_attr(feature = "parquet", arg(long, conflicts_with = "dataset"))]
-    #[cfg_attr(not(feature = "parquet"), arg(long))]
+    #[arg(long, conflicts_with = "dataset")]
     pub no_save: bool,
     /// The dataset that gets what is saved, while it is recorded.
-    #[cfg(feature = "parquet")]
     #[command(flatten)]
     pub dataset: super::DatasetTarget,
 }

@@ -291,7 +291,6 @@ impl Tracker {
             state.session.protocol_version = None;
         }
         let session = &mut state.session;
-        let before = (session.client.clone(), session.protocol_version.clone());
         let handshake = match params {
             Some(params) if initialize => Handshake::of_initialize(&params),
             Some(params) if session.client.is_none() || session.protocol_version.is_none() => {
@@ -301,11 +300,12 @@ impl Tracker {
         };
         if session.protocol_version.is_none() {
             session.protocol_version = handshake.version.or(header.map(|header| header.as_ref().to_owned()));
+            state.is_introduced |= session.protocol_version.is_some();
         }
         if let Some(party) = handshake.party {
+            state.is_introduced |= session.client.as_ref() != Some(&party);
             session.client = Some(party);
         }
-        state.is_introduced |= (&session.client, &session.protocol_version) != (&before.0, &before.1);
         state.changed = true;
     }
 

@@ -14,6 +14,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
+use object_store::prefix::PrefixStore;
 use object_store::{Error, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart};
 use tempfile::NamedTempFile;
 use tokio::runtime::{Builder, Runtime};
@@ -33,7 +34,6 @@ const PART: usize = 8 << 20;
 /// A bucket, or the objects of one below a prefix.
 pub struct Bucket {
     name: String,
-    prefix: String,
     store: Arc<dyn ObjectStore>,
     runtime: Mutex<Runtime>,
 }
@@ -70,15 +70,8 @@ impl Bucket {
         };
         let runtime =
             Builder::new_current_thread().enable_all().build().context("cannot start the client of storage")?;
-        let prefix = match prefix.trim_matches('/') {
-            "" => String::new(),
-            prefix => format!("{prefix}/"),
-        };
-        Ok(Bucket { name: url.trim_end_matches('/').to_owned(), prefix, store, runtime: Mutex::new(runtime) })
-    }
-
-    fn path(&self, name: &str) -> Path {
-        Path::from(format!("{}{name}", self.prefix))
+        let store = Arc::new(PrefixStore::new(store, prefix));
+        Ok(Bucket { name: url.trim_end_matches('/').to_owned(), store, runtime: Mutex::new(runtime) })
     }
 
     /// Runs a request to its end.
@@ -118,10 +111,10 @@ impl Storage for Bucket {
     }
 
     fn list(&self, folder: &str, start: &str) -> Result<Vec<(String, u64)>> {
-        let prefix = self.path(folder);
+        let prefix = Path::from(folder);
         // The service begins with the first name after this one, and the answer is read no further
         // than the last one: those of one host are few among many.
-        let start = format!("{}{folder}{start}", self.prefix);
+        let start = format!("{folder}{start}");
         let before: String = start.chars().take(start.chars().count().saturating_sub(1)).collect();
         let mut objects = self.store.list_with_offset(Some(&prefix), &Path::from(before));
         let mut found = self.run("list", folder, async {
@@ -135,7 +128,7 @@ impl Storage for Bucket {
                     }
                     continue;
                 }
-                found.extend(name.strip_prefix(&self.prefix).map(|name| (name.to_owned(), object.size)));
+                found.push((name, object.size));
             }
             Ok(found)
         })?;
@@ -145,7 +138,7 @@ impl Storage for Bucket {
 
     fn open(&self, name: &str) -> Result<Option<File>> {
         let mut file = tempfile::tempfile().context("cannot create a temporary file")?;
-        let path = self.path(name);
+        let path = Path::from(name);
         let is_there = self.run("read", name, async {
             let mut content = match self.store.get(&path).await {
                 Err(Error::NotFound { .. }) => return Ok(Ok(false)),
@@ -168,7 +161,7 @@ impl Storage for Bucket {
 
     fn publish(&self, name: &str, mut file: NamedTempFile) -> Result<()> {
         file.rewind().context("cannot read a temporary file")?;
-        let path = self.path(name);
+        let path = Path::from(name);
         let length = file.as_file().metadata().context("cannot read a temporary file")?.len();
         if length <= PART as u64 {
             let mut content = Vec::new();
@@ -199,7 +192,7 @@ impl Storage for Bucket {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let path = self.path(name);
+        let path = Path::from(name);
         self.run("remove", name, async {
             match self.store.delete(&path).await {
                 Err(Error::NotFound { .. }) => Ok(()),

@@ -40,6 +40,12 @@ impl ParquetReader {
         self.file.num_row_groups()
     }
 
+    /// The number of rows of a group.
+    pub fn rows(&self, group: usize) -> usize {
+        let rows = self.file.metadata().row_groups().get(group).map_or(0, |group| group.num_rows());
+        usize::try_from(rows).unwrap_or(0)
+    }
+
     /// The smallest and the largest value of a column of numbers in a group, by its statistics.
     pub fn range(&self, group: usize, column: &str) -> Option<(i64, i64)> {
         let index = *self.columns.get(column)?;
@@ -60,8 +66,8 @@ impl ParquetReader {
     }
 
     fn values(&self, group: usize, index: usize) -> Result<Values> {
+        let rows = self.rows(group);
         let group = self.file.get_row_group(group)?;
-        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         match group.get_column_reader(index)? {
             ColumnReader::Int64ColumnReader(column) => Ok(Values::Numbers(single(column, rows)?)),
             ColumnReader::BoolColumnReader(column) => Ok(Values::Truths(single(column, rows)?)),
