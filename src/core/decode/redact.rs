@@ -21,7 +21,7 @@ use std::ops::Range;
 use regex::bytes::Regex;
 
 use super::json;
-use super::json::scan::JsonType;
+use super::json::scan::{JsonType, Nesting};
 use super::mask::{self, Mask, MaskKey};
 use super::{secret_shape, secrets};
 
@@ -184,6 +184,7 @@ impl Redaction {
             let escapes = text[start..].iter().take_while(|byte| **byte == b'\\').count();
             let range = match text.get(start + escapes) {
                 Some(b'"') if escapes == 0 => start + 1..json::closing_quote(text, start + 1).0,
+                Some(b'{' | b'[') if escapes == 0 => start..nested_end(text, start),
                 // JSON in a string of JSON.
                 Some(b'"') => {
                     let start = start + escapes + 1;
@@ -263,6 +264,16 @@ fn without_escapes(text: &[u8]) -> &[u8] {
     &text[..text.iter().rposition(|byte| *byte != b'\\').map_or(0, |last| last + 1)]
 }
 
+/// The end of the object or array at `start`; that of the text if it is not complete.
+fn nested_end(text: &[u8], start: usize) -> usize {
+    let mut nesting = Nesting::default();
+    let closes = |byte: &u8| {
+        nesting.step(*byte);
+        nesting.depth == 0
+    };
+    text[start..].iter().position(closes).map_or(text.len(), |last| start + last + 1)
+}
+
 /// Whether a byte may be part of a name before `=` or `:`.
 fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | 0x80..)
@@ -316,8 +327,11 @@ mod tests {
                 r#"[{"params":{"arguments":{"user":null}}}]"#,
                 r#"[{"params":{"arguments":{"user":"[redacted null 4 #]"}}}]"#,
             ),
-            // A schema describes values.
-            (r#"{"inputSchema":{"properties":{"password":{}}}}"#, r#"{"inputSchema":{"properties":{"password":{}}}}"#),
+            // A schema describes values. A text or number in it is one.
+            (
+                r#"{"inputSchema":{"properties":{"password":{}},"default":{"password":"x"}}}"#,
+                r#"{"inputSchema":{"properties":{"password":{}},"default":{"password":"[redacted string 1 #]"}}}"#,
+            ),
             // JSON in a string, as in the text content of a tool result.
             (r#"{"text":"{\"password\":\"x\"}"}"#, r#"{"text":"{\"password\":\"[redacted string 1 #]\"}"}"#),
             // Damaged: nobody knows what a path would name.
@@ -359,6 +373,9 @@ mod tests {
             assert_eq!(rules.in_field(name, value), vec![start..value.len()]);
         }
         assert_eq!(rules.in_text(b"/alice?token=12&x=1"), [1..6, 13..15]);
+        // An object or array has its values inside, also if it is cut.
+        assert_eq!(rules.in_text(br#"e {"token":["a]",{"b":1}],"c":2}"#), vec![11..25]);
+        assert_eq!(rules.in_text(br#"token: {"a": "b"#), vec![7..15]);
     }
 
     #[test]

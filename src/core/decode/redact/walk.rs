@@ -41,7 +41,8 @@ struct Walk<'a> {
     parts: Vec<Part>,
     /// How many strings the text is inside of.
     embedded: usize,
-    /// How many schemas the cursor is inside of. Members there describe values and have none.
+    /// How many schemas the cursor is inside of. Members there describe values, except texts and
+    /// numbers, such as those of a default.
     schemas: usize,
 }
 
@@ -68,8 +69,11 @@ impl<'a> Walk<'a> {
                     self.string(start..start + token.len());
                     let is_envelope = depth == 0 && self.embedded == 0;
                     let is_fixed = is_envelope && matches!(&*name, "jsonrpc" | "method");
+                    self.json.blanks();
+                    let is_described =
+                        self.schemas > 0 && !matches!(self.json.kind(), Some(JsonType::String | JsonType::Number));
                     let is_named =
-                        self.schemas == 0 && self.redaction.is_named(name.as_bytes()) && !(is_envelope && name == "id");
+                        !is_described && self.redaction.is_named(name.as_bytes()) && !(is_envelope && name == "id");
                     let is_schema = matches!(&*name, "inputSchema" | "outputSchema" | "requestedSchema");
                     self.schemas += usize::from(is_schema);
                     self.child(positions, depth, Child::Member(&name), is_named, is_fixed)?;

@@ -314,9 +314,10 @@ impl Body {
         }
         let sha256 = self.hash.map(Hash::finish);
         let sha256 = sha256.filter(|_| context.shared.options.redaction.is_none());
-        let redaction = context.shared.options.redaction;
-        let shown = |text: String| redaction.map_or(text.clone(), |redaction| redaction.masked(&text).into_owned());
-        let explanation = self.refusal.and_then(|start| refusal::explanation(&start)).map(shown);
+        let mut explanation = self.refusal.and_then(|start| refusal::explanation(&start));
+        if let (Some(redaction), Some(text)) = (context.shared.options.redaction, &mut explanation) {
+            *text = redaction.masked(text).into_owned();
+        }
         BodyEnd { bytes: self.bytes, sha256, explanation }
     }
 
@@ -357,25 +358,26 @@ impl Body {
                         unused.push(event.start..event.end);
                         anomalies.push(Anomaly::Skipped { offset: event.start, length: event.end - event.start });
                     }
-                    SseEvent::Event(mut event) => {
-                        let redacted;
-                        if let Some(data) = event.data.filter(|data| !data.is_empty()) {
+                    SseEvent::Event(event) => {
+                        let text = event.data.filter(|data| !data.is_empty()).map(|data| {
                             let start = context.shared.provenance.length(events);
                             for part in event.parts {
                                 let origin = Origin::Copied { stream, offset: part.start };
                                 context.shared.provenance.append(events, part.end - part.start, origin);
                             }
                             let span = Span { stream: events, start, end: start + data.len() as u64 };
-                            let carrier = TextCarrier::event(number, &event);
-                            let (raw, span) = context.redacted(direction, Raw::from(data).into_owned(), span);
-                            redacted = raw.clone();
-                            event.data = Some(&redacted);
-                            context.redacted_text(direction, raw, span, time, carrier);
-                        }
+                            context.redacted(direction, Raw::from(data).into_owned(), span)
+                        });
                         let span = Span { stream, start: event.start, end: event.end };
                         let packets = context.shared.provenance.packets(span);
-                        let event = ServerSentEvent::new(number, &event, span, packets);
-                        (context.sink)(Unit::Event(Box::new(event)));
+                        let data = text.as_ref().map_or(event.data, |(raw, _)| Some(&**raw));
+                        let event = Event { data, ..event };
+                        let sent = ServerSentEvent::new(number, &event, span, packets);
+                        let carrier = TextCarrier::event(number, &event);
+                        if let Some((raw, span)) = text {
+                            context.redacted_text(direction, raw, span, time, carrier);
+                        }
+                        (context.sink)(Unit::Event(Box::new(sent)));
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });
