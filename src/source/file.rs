@@ -79,7 +79,7 @@ impl Files {
         }
         let mut are_imports = regular && !follow;
         for path in paths.iter().filter(|_| regular && !follow) {
-            are_imports = are_imports && is_import(path, convert)?;
+            are_imports = are_imports && (convert(path)?.is_some() || imports::recognises(path)?);
         }
         Ok(Files {
             waiting: waiting.into(),
@@ -178,10 +178,6 @@ fn import(path: &Path, convert: Convert) -> anyhow::Result<Option<Import>> {
         Some(import) => Ok(Some(import)),
         None => imports::read(path),
     }
-}
-
-fn is_import(path: &Path, convert: Convert) -> anyhow::Result<bool> {
-    Ok(import(path, convert)?.is_some())
 }
 
 fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {

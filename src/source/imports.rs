@@ -30,6 +30,12 @@ use crate::capture::{LinkType, Time};
 /// The largest file that is read, decompressed. It is converted in memory.
 const MAX_BYTES: u64 = 512 << 20;
 
+/// Memory of packets at which reading ends. A short entry of an archive becomes many packets.
+const MAX_MADE: usize = 1 << 30;
+
+/// Memory that a packet takes besides its bytes, approximately.
+const PACKET: usize = 64;
+
 /// Bytes from which a file is recognised.
 const EXAMINED: usize = 64 << 10;
 
@@ -49,6 +55,8 @@ pub struct Import {
 #[derive(Debug, Default)]
 pub struct ImportBuilder {
     packets: Vec<(Time, LinkType, Vec<u8>)>,
+    /// Memory of the packets, in bytes.
+    size: usize,
     processes: HashMap<String, u32>,
     damage: Vec<(u64, String)>,
     unlisted: u64,
@@ -72,6 +80,7 @@ impl ImportBuilder {
         let mut push = |process: u32, event: &PipeEvent<'_>| {
             let mut packet = Vec::new();
             pipe::encode(process, event, &mut packet);
+            self.size += PACKET + packet.len();
             self.packets.push((time, LinkType::PIPE, packet));
         };
         let process = match self.processes.get(session) {
@@ -85,7 +94,7 @@ impl ImportBuilder {
         };
         // Line ends in JSON are blanks.
         let line = format!("{}\n", text.trim_end_matches(['\n', '\r']).replace(['\n', '\r'], " "));
-        push(process, &PipeEvent::Data(pipe, line.as_bytes()));
+        line.as_bytes().chunks(SEGMENT).for_each(|chunk| push(process, &PipeEvent::Data(pipe, chunk)));
         self.processes.insert(session.to_owned(), process);
     }
 
@@ -98,6 +107,7 @@ impl ImportBuilder {
         let mut send = |time: Time, sender: usize, flags: u8, bytes: &[u8]| {
             let mut packet = Vec::new();
             let link = flow.segment(sender, flags, bytes, &mut packet);
+            self.size += PACKET + packet.len();
             self.packets.push((time, link, packet));
         };
         for (sender, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
@@ -117,6 +127,15 @@ impl ImportBuilder {
         self.latest
     }
 
+    /// Whether no more can be read, because the packets take too much memory. Notes the place.
+    pub fn is_full(&mut self, offset: u64, line: usize) -> bool {
+        let is_full = self.size > MAX_MADE;
+        if is_full {
+            self.damage.push((offset, format!("line {line}: the import ends here, because it takes too much memory")));
+        }
+        is_full
+    }
+
     /// Notes a place that cannot be read.
     pub fn damaged(&mut self, offset: u64, line: usize, reason: &str) {
         match self.damage.len() < LISTED {
@@ -133,14 +152,26 @@ impl ImportBuilder {
         {
             *last += &format!("; {} later lines cannot be read either", self.unlisted);
         }
-        Import { capture: pcapng::write(&self.packets), damage: self.damage }
+        Import { capture: pcapng::write(self.packets), damage: self.damage }
     }
 }
 
-/// Reads a recording of another program. `None` if the file is something else.
-pub(super) fn read(path: &Path) -> anyhow::Result<Option<Import>> {
-    let cannot = || format!("cannot read {}", path.display());
-    let mut input = Input::open(path).with_context(cannot)?;
+/// A form of recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Har,
+    Lines,
+}
+
+/// Whether a file is a recording of another program.
+pub(super) fn recognises(path: &Path) -> anyhow::Result<bool> {
+    Ok(open(path)?.is_some())
+}
+
+/// Opens a recording: what follows its first bytes, those bytes, and its form. `None` if the file
+/// is something else.
+fn open(path: &Path) -> anyhow::Result<Option<(Input, Vec<u8>, Form)>> {
+    let mut input = Input::open(path).with_context(|| cannot_read(path))?;
     let mut bytes = Vec::new();
     // What is no capture gets its error elsewhere.
     if input.by_ref().take(EXAMINED as u64).read_to_end(&mut bytes).is_err() {
@@ -152,22 +183,35 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Import>> {
     }
     let start = String::from_utf8_lossy(&bytes);
     let start = start.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
-    let is_har = har::recognises(start);
-    if !is_har && !lines::recognises(start) {
+    let form = if har::recognises(start) {
+        Form::Har
+    } else if lines::recognises(start) {
+        Form::Lines
+    } else {
         return Ok(None);
-    }
-    input.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    };
+    Ok(Some((input, bytes, form)))
+}
+
+/// Reads a recording of another program. `None` if the file is something else.
+pub(super) fn read(path: &Path) -> anyhow::Result<Option<Import>> {
+    let Some((input, mut bytes, form)) = open(path)? else { return Ok(None) };
+    input.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| cannot_read(path))?;
     if bytes.len() as u64 > MAX_BYTES {
         bail!("{} is too large to import: more than {} MiB", path.display(), MAX_BYTES >> 20);
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let text = text.trim_start_matches('\u{feff}');
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     let mut builder = ImportBuilder::default();
-    match is_har {
-        true => har::read(text, &mut builder),
-        false => lines::read(text, &mut builder),
+    match form {
+        Form::Har => har::read(text.trim_start_matches('\u{feff}'), &mut builder),
+        Form::Lines => lines::read(text.trim_start_matches('\u{feff}'), &mut builder),
     }
+    drop(text);
     Ok(Some(builder.finish()))
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
 }
 
 /// A time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970,

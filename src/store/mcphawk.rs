@@ -16,9 +16,6 @@ use crate::capture::pipe::Pipe;
 use crate::source::file::Files;
 use crate::source::imports::{Import, ImportBuilder, time_of_text};
 
-/// Messages that are read. They are converted in memory.
-const MOST: u64 = 1_000_000;
-
 /// The messages of each version: time, session, direction, text, name of the server, command line,
 /// and facts as JSON.
 const QUERIES: [&str; 2] = [
@@ -73,11 +70,14 @@ fn open(path: &Path) -> Option<(Connection, &'static str)> {
 pub fn read_mcphawk(path: &Path) -> anyhow::Result<Option<Import>> {
     let Some((db, query)) = open(path) else { return Ok(None) };
     let mut builder = ImportBuilder::default();
-    let mut statement = db.prepare(&format!("{query} LIMIT {MOST}"))?;
+    let mut statement = db.prepare(query)?;
     let mut rows = statement.query([])?;
     let mut number = 0;
     while let Some(row) = rows.next()? {
         number += 1;
+        if builder.is_full(0, number) {
+            break;
+        }
         let text = |column| row.get::<_, Option<String>>(column).ok().flatten();
         let Some(message) = text(3) else {
             builder.damaged(0, number, "the row has no message");

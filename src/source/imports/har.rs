@@ -15,6 +15,10 @@ use crate::capture::Time;
 /// The fields of the framing, which describe bytes that an archive does not have.
 const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive"];
 
+/// Events of a stream that get a time each. Further ones arrive with the last: an event of two bytes
+/// would become a packet.
+const EVENTS: usize = 100_000;
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -97,31 +101,33 @@ pub(super) fn recognises(start: &str) -> bool {
 
 /// Reads the entries. One that is damaged is named. If its end is known, reading goes on there.
 pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
-    let line_of = |at: usize| text[..at].matches('\n').count() + 1;
     let list = text.find("\"entries\"").and_then(|at| Some(at + text[at..].find('[')? + 1));
     let Some(mut at) = list else { return };
     let mut client_port = 49_151;
+    let (mut line, mut counted_to) = (1, 0);
     loop {
         at += text[at..].len() - text[at..].trim_start_matches([' ', '\t', '\r', '\n', ',']).len();
-        if text[at..].starts_with(']') {
+        line += memchr::memchr_iter(b'\n', &text.as_bytes()[counted_to..at]).count();
+        counted_to = at;
+        if text[at..].starts_with(']') || builder.is_full(at as u64, line) {
             return;
         }
         let mut values =
             serde_json::Deserializer::from_str(&text[at..]).into_iter::<Box<serde_json::value::RawValue>>();
         let value = match values.next() {
             Some(Ok(value)) => value,
-            Some(Err(error)) => return builder.damaged(at as u64, line_of(at) + error.line() - 1, &error.to_string()),
-            None => return builder.damaged(at as u64, line_of(at), "the list of entries has no end"),
+            Some(Err(error)) => return builder.damaged(at as u64, line + error.line() - 1, &error.to_string()),
+            None => return builder.damaged(at as u64, line, "the list of entries has no end"),
         };
         match serde_json::from_str::<Entry>(value.get()) {
             Ok(entry) => {
                 client_port = if client_port == u16::MAX { 49_152 } else { client_port + 1 };
                 if entry.websocket_messages.is_some() {
-                    builder.damaged(at as u64, line_of(at), "the messages of a WebSocket are not read from archives");
+                    builder.damaged(at as u64, line, "the messages of a WebSocket are not read from archives");
                 }
                 add(&entry, client_port, builder);
             }
-            Err(error) => builder.damaged(at as u64, line_of(at), &format!("this is no entry: {error}")),
+            Err(error) => builder.damaged(at as u64, line, &format!("this is no entry: {error}")),
         }
         at += values.byte_offset();
     }
@@ -144,7 +150,7 @@ fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
     let head = head(&line, &request.headers, Some(host), has_body.then_some(body.len()));
     let mut pieces: Vec<(Time, bool, Vec<u8>)> = vec![(started, true, head), (sent, true, body)];
     if (100..=999).contains(&response.status) {
-        let line = format!("HTTP/1.1 {} {}", response.status, response.status_text.replace(['\r', '\n'], " "));
+        let line = format!("HTTP/1.1 {} {}", response.status, response.status_text);
         let body = response.content.bytes();
         let has_body = !matches!(response.status, 100..=199 | 204 | 304) && request.method != "HEAD";
         let body = if has_body { body } else { Vec::new() };
@@ -168,7 +174,7 @@ fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
 fn dated(body: Vec<u8>, is_stream: bool, begins: Time, ends: Time) -> impl Iterator<Item = (Time, Vec<u8>)> {
     let mut pieces = Vec::new();
     let mut start = 0;
-    for end in memchr::memmem::find_iter(&body, b"\n\n").map(|at| at + 2).filter(|_| is_stream) {
+    for end in memchr::memmem::find_iter(&body, b"\n\n").map(|at| at + 2).filter(|_| is_stream).take(EVENTS) {
         pieces.push(body[start..end].to_vec());
         start = end;
     }
@@ -185,16 +191,18 @@ fn dated(body: Vec<u8>, is_stream: bool, begins: Time, ends: Time) -> impl Itera
 
 /// The bytes of a head. `length` is that of the body, if there may be one.
 fn head(line: &str, fields: &[HeaderField], host: Option<&str>, length: Option<usize>) -> Vec<u8> {
-    let mut text = format!("{line}\r\n");
+    // A line end in a value would begin another field.
+    let without_ends = |text: &str| text.replace(['\r', '\n'], " ");
+    let mut text = without_ends(line) + "\r\n";
     let is_named = |name: &str| fields.iter().any(|field| field.name.eq_ignore_ascii_case(name));
     if let Some(host) = host.filter(|_| !is_named("host")) {
-        text += &format!("Host: {host}\r\n");
+        text += &format!("Host: {}\r\n", without_ends(host));
     }
     for HeaderField { name, value } in fields {
-        // Pseudo-fields of HTTP/2 are in the line, and a line end would begin another field.
+        // Pseudo-fields of HTTP/2 are in the line.
         let is_plain = !name.is_empty() && !name.contains([':', '\r', '\n', ' ']);
         if is_plain && !FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
-            text += &format!("{name}: {}\r\n", value.replace(['\r', '\n'], " "));
+            text += &format!("{name}: {}\r\n", without_ends(value));
         }
     }
     if let Some(length) = length {

@@ -75,6 +75,9 @@ pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
     for (number, line) in text.split('\n').enumerate() {
         let start = offset;
         offset += line.len() as u64 + 1;
+        if !line.is_empty() && builder.is_full(start, number + 1) {
+            return;
+        }
         match content(line.trim()) {
             Content::Line(line) => {
                 let pipe = line.pipe.unwrap_or_else(|| sender(&line, &senders));

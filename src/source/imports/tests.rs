@@ -79,6 +79,24 @@ fn logs_of_clients_and_other_forms_are_read() {
 }
 
 #[test]
+fn memory_is_bounded_and_the_end_is_named() {
+    let full = || ImportBuilder { size: MAX_MADE + 1, ..ImportBuilder::default() };
+    let mut of_lines = full();
+    lines::read("\n{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n", &mut of_lines);
+    let mut of_archive = full();
+    har::read("{\"log\":{\n\"entries\":[{}]}}", &mut of_archive);
+    for builder in [of_lines, of_archive] {
+        assert!(builder.packets.is_empty() && builder.damage.len() == 1, "{:?}", builder.damage);
+        assert!(builder.damage[0].1.starts_with("line 2: the import ends here"), "{:?}", builder.damage);
+    }
+    // What is made is counted, and a long line has several packets.
+    let mut builder = ImportBuilder::default();
+    builder.line("", (None, &[]), None, Pipe::Stdin, &"x".repeat(2 * SEGMENT));
+    assert_eq!(builder.packets.len(), 4);
+    assert!((2 * SEGMENT..3 * SEGMENT).contains(&builder.size), "{}", builder.size);
+}
+
+#[test]
 fn other_files_are_not_recognised() {
     for text in ["", "{}", "{\"a\":1}\n", "hello\nworld", "<html>", "{\"log\":{\"version\":1}}"] {
         assert!(!lines::recognises(text) && !har::recognises(text), "{text}");
