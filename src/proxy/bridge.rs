@@ -176,9 +176,11 @@ impl Bridge<'_> {
                 Ok(End::Left) => ends = Some(Instant::now() + GRACE),
                 Err(_) => {}
             }
-            while self.has_room()
+            let mut open = self.open_bytes();
+            while open < OPEN_BYTES
                 && let Ok(line) = client.lines.try_recv()
             {
+                open += line.len();
                 self.take_line(&line);
             }
             // All lines of a client that left are in the channel, or were taken.
@@ -192,17 +194,17 @@ impl Bridge<'_> {
                     return;
                 }
             }
-            let can_take = self.has_room() && !client.lines.is_empty();
+            let can_take = !client.lines.is_empty() && self.open_bytes() < OPEN_BYTES;
             if client.end.is_empty() && !can_take && ends.is_none_or(|_| !self.pending.is_empty()) {
                 self.http.wait(ends.unwrap_or_else(|| Instant::now() + SLEEP));
             }
         }
     }
 
-    /// Whether further lines may be taken while earlier requests wait.
-    fn has_room(&self) -> bool {
+    /// Bytes of the requests without a response.
+    fn open_bytes(&self) -> usize {
         let pending = self.pending.values().map(|request| request.text.len());
-        pending.chain(self.held.iter().map(String::len)).sum::<usize>() < OPEN_BYTES
+        pending.chain(self.held.iter().map(String::len)).sum()
     }
 
     fn take_line(&mut self, line: &[u8]) {
