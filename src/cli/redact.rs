@@ -43,6 +43,22 @@ impl Redact {
     }
 }
 
+#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+impl Redact {
+    /// The options as words of a command line, valid in any working directory.
+    pub fn words(&self) -> Result<Vec<std::ffi::OsString>> {
+        let mut words: Vec<std::ffi::OsString> = Vec::new();
+        for (kind, texts) in [("key", &self.redact_key), ("path", &self.redact_path), ("regex", &self.redact_regex)] {
+            words.extend(texts.iter().map(|text| format!("--redact-{kind}={text}").into()));
+        }
+        for file in &self.redact_file {
+            words.extend(["--redact-file".into(), std::path::absolute(file)?.into()]);
+        }
+        words.extend(self.redact_tokens.then(|| "--redact-tokens".into()));
+        Ok(words)
+    }
+}
+
 /// Decodes stored packets again, with redaction, into a temporary store. Returns its reader, and
 /// the session there that was chosen.
 pub fn copy(

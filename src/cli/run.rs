@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::fs::{Access, access};
 
-use super::args::RunClient;
+use super::args::{Redact, RunClient};
 use super::{databases, target};
 use crate::capture::Limits;
 use crate::cli::output::note;
+use crate::decode::redact::Redaction;
 use crate::engine;
 use crate::engine::queue::Queue;
 use crate::engine::saver::Saver;
@@ -31,7 +32,7 @@ use crate::source::live::{self, Environment, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
 use crate::source::stdio::{Server, exit_code};
 use crate::source::{self};
-use crate::store::{CaptureId, CaptureKind, DatabaseFile, TemporaryFolder, WriteOptions, Writer};
+use crate::store::{CaptureId, CaptureKind, DatabaseFile, TemporaryFolder, Writer};
 use crate::view::{command_line, secrets};
 
 /// The time that the servers of a client have to end after it.
@@ -42,9 +43,11 @@ pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
     let rights = Rights::open(arguments.buffer, arguments.keep_secrets);
     // All that needs rights is open. The client, its servers and all files belong to the user.
     let user = live::drop_privileges()?;
+    let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let mut environment = environment::of_user(env::vars_os().collect(), user.as_ref());
     let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
-    let server = Server { recorded: recorded(&arguments), command: arguments.command, name: None, seals: false };
+    let recorded = recorded(&arguments, redaction);
+    let server = Server { recorded, command: arguments.command, name: None, seals: false };
     match rights {
         Rights::Pipes(watched, packets) => {
             let keys = TemporaryFolder::for_key_log(&folders_in_memory(&environment));
@@ -58,7 +61,7 @@ pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
                 Err(why) => note!("HTTPS stays encrypted, since there is no place for its secrets: {why}"),
             }
             let key_log = environment.get(OsStr::new("SSLKEYLOGFILE")).map(PathBuf::from);
-            let recording = RecordOptions { place, key_log, keep_secrets: arguments.keep_secrets };
+            let recording = RecordOptions { place, key_log, keep_secrets: arguments.keep_secrets, redaction };
             record(&server, &environment, watched, packets, &recording)
         }
         Rights::Nothing(why) => {
@@ -68,7 +71,7 @@ pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
                 false => note!("{by_name}: {why}"),
             }
             note!("for all STDIO and HTTP servers: sudo mcptap run, or once: {}", setcap());
-            let folder = with_shims(&mut environment, &place, arguments.keep_secrets);
+            let folder = with_shims(&mut environment, &place, arguments.keep_secrets, &arguments.redact);
             let folder = folder.map_err(|why| note!("nothing is recorded: {why:#}")).ok();
             let code = start(&server, &environment, |client| Ok(exit_code(client.wait()?)));
             drop(folder);
@@ -111,11 +114,15 @@ fn masked(command: Vec<String>) -> Vec<String> {
 }
 
 /// The command line as it is recorded.
-fn recorded(arguments: &RunClient) -> Vec<String> {
-    match arguments.keep_secrets {
+fn recorded(arguments: &RunClient, redaction: Option<&Redaction>) -> Vec<String> {
+    let mut words: Vec<String> = match arguments.keep_secrets {
         true => arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         false => command_line::masked(&arguments.command),
+    };
+    if let Some(redaction) = redaction {
+        words.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
     }
+    words
 }
 
 /// The folders that may be in memory, the most private one first.
@@ -130,6 +137,7 @@ struct RecordOptions {
     place: DatabaseFile,
     key_log: Option<PathBuf>,
     keep_secrets: bool,
+    redaction: Option<&'static Redaction>,
 }
 
 /// Starts the client, and returns the exit status. As in shells, 127 means that the command was not
@@ -156,8 +164,8 @@ fn record(
     packets: Option<Live>,
     recording: &RecordOptions,
 ) -> Result<ExitCode> {
-    let RecordOptions { place, key_log, keep_secrets } = recording;
-    let options = WriteOptions { keep_secrets: *keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() };
+    let RecordOptions { place, key_log, keep_secrets, redaction } = recording;
+    let options = target::store_options(*keep_secrets, *redaction);
     let info = target::capture_info(CaptureKind::Attach, server.recorded.join(" "));
     let writer = Writer::create(place.clone(), &info, options)?;
     let _listing = databases::remember(place.path());
@@ -170,7 +178,15 @@ fn record(
         let recorder = watched.started().and_then(|()| {
             let traffic = ClientTraffic::new(*watched, packets);
             let queue = Queue::start(traffic, Arc::clone(&ended), Overflow::new(&folder, true))?;
-            spawn_recorder(queue, key_log.clone(), writer, *keep_secrets)
+            let config = PipelineConfig {
+                limits: Limits::live(),
+                detail: Detail::Store,
+                keep_secrets: *keep_secrets,
+                mask_key: secrets::key(),
+                redaction: *redaction,
+                ..PipelineConfig::default()
+            };
+            spawn_recorder(queue, key_log.clone(), writer, config)
         });
         let exit = client.wait();
         let since = Instant::now();
@@ -221,14 +237,12 @@ fn spawn_recorder(
     queue: Queue<ClientTraffic>,
     key_log: Option<PathBuf>,
     writer: Writer,
-    keep_secrets: bool,
+    config: PipelineConfig,
 ) -> Result<JoinHandle<Result<RunReport>>> {
     let record = move || {
         source::lower_priority();
         let gauge = queue.gauge();
         let mut source = WithKeyLog::new(queue, key_log.as_deref(), true)?;
-        let config =
-            PipelineConfig { limits: Limits::live(), detail: Detail::Store, keep_secrets, ..PipelineConfig::default() };
         let mut pipeline = Pipeline::new(config);
         let mut saver = Saver::new(writer, true);
         let run = engine::run(&mut source, &mut pipeline, &mut saver, &AtomicBool::new(false));
@@ -248,12 +262,18 @@ fn spawn_recorder(
 }
 
 /// Puts a folder of programs that record before those in PATH.
-fn with_shims(environment: &mut Environment, place: &DatabaseFile, keep_secrets: bool) -> Result<TemporaryFolder> {
+fn with_shims(
+    environment: &mut Environment,
+    place: &DatabaseFile,
+    keep_secrets: bool,
+    redact: &Redact,
+) -> Result<TemporaryFolder> {
     let folder = TemporaryFolder::for_key_log(&folders_in_memory(environment)).context("no folder for programs")?;
     let path = std::path::absolute(place.path())?;
     let mut wrap: Vec<OsString> =
         vec![env::current_exe()?.into(), "--db".into(), path.into(), "wrap".into(), "--if-mcp".into()];
     wrap.extend(keep_secrets.then(|| "--keep-secrets".into()));
+    wrap.extend(redact.words()?);
     shims::install(&folder.programs(), environment, &wrap).context("cannot write programs")?;
     let first = std::fs::read_dir(folder.programs())?.next().transpose()?;
     let first = first.context("PATH has no program that starts servers")?;

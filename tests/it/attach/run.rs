@@ -21,8 +21,13 @@ const WITHOUT_RIGHTS: &str = "mcptap: only STDIO servers that the client starts 
 
 /// Runs a script of bash as the client. `None` if the kernel refuses.
 fn run(db: &Path, script: &str) -> Option<Output> {
+    run_with(db, &[], script)
+}
+
+/// The same with further options.
+fn run_with(db: &Path, options: &[&str], script: &str) -> Option<Output> {
     let mut command = mcptap();
-    command.arg("run").arg("--db").arg(db).args(["--", "bash", "-c", script]).stdin(Stdio::null());
+    command.arg("run").arg("--db").arg(db).args(options).args(["--", "bash", "-c", script]).stdin(Stdio::null());
     let done = command.finished();
     let stderr = String::from_utf8_lossy(&done.stderr);
     if stderr.starts_with(WITHOUT_RIGHTS) {
@@ -159,6 +164,15 @@ fn signals_reach_the_client_and_end_the_recording_with_it() {
     assert_eq!(texts(&recorded(&db), "client-to-server"), [request(0)]);
 }
 
+#[test]
+fn what_a_rule_names_is_not_recorded() {
+    let (_folder, db) = temporary_database();
+    let Some(done) = run_with(&db, &["--redact-path", "$.id"], &calls("cat", 7..8)) else { return };
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    let sent = texts(&recorded(&db), "client-to-server");
+    assert!(sent.len() == 1 && sent[0].contains("\"id\":\"[redacted number 1 "), "{sent:?}");
+}
+
 /// A shell notices only that mcptap was stopped, and continues only mcptap.
 #[test]
 fn a_client_that_stops_itself_stops_mcptap_and_goes_on_with_it() {
@@ -223,7 +237,8 @@ fn without_rights_servers_that_are_started_by_name_are_recorded() {
     // What passes through other pipes is nobody's business.
     let other = "coproc npx; echo no JSON >&${COPROC[1]}; read -ru ${COPROC[0]} line; exec {COPROC[1]}>&-; wait";
     let script = format!("{}npx < /dev/null; {other}; exit 5", calls("npx -y server", 0..3));
-    command.args(["run", "--", "bash", "-c", &script]);
+    // The rule begins with a dash, and reaches the programs that record.
+    command.args(["run", "--redact-regex=-y", "--", "bash", "-c", &script]);
     command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display())).env("NO_COLOR", "1");
     let done = command.try_finished();
     if !have(&needs::SETPRIV, done.is_ok()) {
@@ -237,7 +252,8 @@ fn without_rights_servers_that_are_started_by_name_are_recorded() {
     assert!(said[1].contains("sudo setcap cap_bpf,") && said[1].contains(",cap_net_raw=ep "), "{stderr}");
     let lines = recorded(&db);
     assert_eq!(texts(&lines, "server-to-client"), (0..3).map(request).collect::<Vec<_>>());
-    assert_eq!(of_type(&lines, "session").len(), 1);
+    let servers = sessions(&lines);
+    assert!(servers.len() == 1 && servers[0].ends_with(&["**".to_owned(), "server".to_owned()]), "{servers:?}");
     assert_eq!(
         fs::read_dir("/dev/shm")
             .into_iter()
