@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
-"""mcptap beside tshark and tcpdump on one capture: CPU time, speed and peak memory, all in one run on one core.
+"""mcptap beside tshark and tcpdump: wall-clock time and peak memory, all in one run, as ratios.
 
-    cargo build --release && benches/versus.py CAPTURE [ROUNDS]
+    cargo build --release && benches/versus.py [--rounds N] [--size 65M] [--large 5G] [--folder DIR]
 
-The programs run in turn, ROUNDS times each (3); the fastest round of each counts, since whatever else the machine does only adds. A program that is
-not installed is left out. `bigpcap.py CAPTURE --size 65M` makes a capture. `save` writes a database beside the capture's copy in the folder for temporary files.
-"""
+Makes its captures (`bigpcap.py`, `tls.py`). The programs run in turn, N rounds (3). A ratio is the median of the ratios of the
+rounds. What is not installed is left out. --large also measures the memory for a capture of that size, which takes minutes."""
 
+import argparse
 import os
 import shutil
+import statistics
+import subprocess
 import sys
 import tempfile
+import time
 
-MCPTAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "release", "mcptap")
+HERE = os.path.dirname(os.path.abspath(__file__))
+MCPTAP = os.environ.get("MCPTAP", os.path.join(HERE, "..", "target", "release", "mcptap"))
+TSHARK = ["tshark", "-o", "tcp.reassemble_out_of_order:TRUE", "-Y", "json", "-T", "ek", "-J", "tcp http json", "-r"]
 
 
 def measure(command):
-    """CPU seconds and peak kilobytes of a command on one core, its output thrown away."""
+    """Wall-clock seconds, CPU seconds and peak megabytes of a command whose output is thrown away."""
+    began = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
@@ -27,38 +32,69 @@ def measure(command):
     _, status, usage = os.wait4(pid, 0)
     if status != 0:
         sys.exit(f"{' '.join(command)}: status {status}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+    return time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def generated(script, out, *options):
+    subprocess.run([sys.executable, os.path.join(HERE, script), out, *options], check=True, stdout=subprocess.DEVNULL)
+    return out
 
 
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    capture, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    size = os.path.getsize(capture)
-    with tempfile.TemporaryDirectory() as folder:
-        database = os.path.join(folder, "versus.db")
-        commands = {
-            "tcpdump": ["tcpdump", "-r", capture, "-w", os.devnull],
-            "mcptap read": [MCPTAP, "read", "--json", capture],
-            "mcptap read --save": [MCPTAP, "read", "--json", "--save", "--db", database, capture],
-            "tshark": ["tshark", "-r", capture, "-o", "tcp.reassemble_out_of_order:TRUE",
-                       "-Y", "json", "-T", "ek", "-J", "tcp http json"],
-        }
-        commands = {name: command for name, command in commands.items() if shutil.which(command[0])}
-        best = {}
-        for _ in range(rounds):
-            for name, command in commands.items():
-                for suffix in ("", "-wal", "-shm"):
-                    if os.path.exists(database + suffix):
-                        os.remove(database + suffix)
-                seconds, memory = measure(command)
-                before = best.get(name, (seconds, memory))
-                best[name] = min(before[0], seconds), max(before[1], memory)
-    read = best["mcptap read"][0]
-    print(f"{capture}: {size / 1e6:.0f} MB, best of {rounds}")
-    for name, (seconds, memory) in best.items():
-        relative = f"{seconds / read:8.2f} times mcptap read's time"
-        print(f"{name:20} {seconds:8.2f} CPU s {size / 1e6 / seconds:8.1f} MB/s {memory / 1024:7.0f} MB  {relative}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", default="65M")
+    parser.add_argument("--large")
+    parser.add_argument("--folder")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        compare(folder, options)
+
+
+def compare(folder, options):
+    plain = generated("bigpcap.py", os.path.join(folder, "plain.pcap"), "--size", options.size)
+    tls = generated("tls.py", os.path.join(folder, "tls.pcap"))
+    database = os.path.join(folder, "versus.db")
+    keys = tls + ".keys"
+    commands = {
+        "tcpdump": ["tcpdump", "-r", plain, "-w", os.devnull],
+        "read": [MCPTAP, "read", plain],
+        "read --json": [MCPTAP, "read", "--json", plain],
+        "read --save": [MCPTAP, "read", "--save", "--db", database, plain],
+        "tshark": [*TSHARK, plain],
+        "TLS: read --json": [MCPTAP, "read", "--json", "--keylog", keys, tls],
+        "TLS: tshark": [*TSHARK, tls, "-o", f"tls.keylog_file:{keys}", "-d", "tcp.port==8080,tls"],
+    }
+    commands = {name: command for name, command in commands.items() if shutil.which(command[0])}
+    rounds = []
+    for _ in range(options.rounds):
+        figures = {}
+        for name, command in commands.items():
+            for suffix in ("", "-wal", "-shm"):
+                if os.path.exists(database + suffix):
+                    os.remove(database + suffix)
+            figures[name] = measure(command)
+        rounds.append(figures)
+    print(f"{os.path.getsize(plain) / 1e6:.0f} MB, TLS {os.path.getsize(tls) / 1e6:.0f} MB, {options.rounds} rounds\n")
+    print("| command | wall-clock s | CPU s | peak MB |\n|---|---|---|---|")
+    for name in commands:
+        wall, cpu, memory = (statistics.median(column) for column in zip(*(figures[name] for figures in rounds)))
+        print(f"| {name} | {wall:.2f} | {cpu:.2f} | {memory:.0f} |")
+    print("\n| ratio of wall-clock time | today | lowest to highest | aim |\n|---|---|---|---|")
+    for above, below, aim in (
+        ("tshark", "read --json", "50"),
+        ("read --json", "tcpdump", "4"),
+        ("read --save", "read", "2"),
+        ("TLS: tshark", "TLS: read --json", "50"),
+    ):
+        if above in commands and below in commands:
+            ratios = [figures[above][0] / figures[below][0] for figures in rounds]
+            print(f"| {above} / {below} | {statistics.median(ratios):.1f} | {min(ratios):.1f} to {max(ratios):.1f} | {aim} |")
+    if options.large:
+        os.remove(plain)
+        large = generated("bigpcap.py", plain, "--size", options.large)
+        wall, _, memory = measure([MCPTAP, "read", "--json", large])
+        print(f"\n{os.path.getsize(large) / 1e6:.0f} MB: read --json takes {wall:.0f} s and {memory:.0f} MB (aim: 200 MB)")
 
 
 if __name__ == "__main__":
