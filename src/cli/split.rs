@@ -27,8 +27,8 @@ use crate::view::units::count;
 /// Session ids that are remembered. Pairs with later ones are not joined.
 const IDS: usize = 1 << 20;
 
-/// Pairs that are told apart. All later ones are one pair: a scan from forged addresses has
-/// millions.
+/// Pairs that are told apart. All later ones are one pair, since a scan from forged addresses
+/// has millions of them.
 const PAIRS: usize = 1 << 20;
 
 /// What stays together.

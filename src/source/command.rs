@@ -14,8 +14,8 @@ const SCRIPTS: [&str; 9] = [".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py",
 
 /// Whether a command names MCP by its program, or by its first argument: a subcommand, or a module.
 /// Of launchers and shells each word counts, up to the script: it can be the package, the image or
-/// the command. Arguments of other programs tell nothing: a compiler has the name of what it
-/// compiles there.
+/// the command. Arguments of other programs tell nothing: a compiler, for example, has the name
+/// of its target there.
 pub fn names_mcp(command: &[String]) -> bool {
     let name = command.first().map_or("", |word| program(word));
     // "python3.12"

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use mcptap_core::internal::capture::pipe::{Pipe, PipeEvent, Start};
+use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::program::{mcptap, root};
 use crate::support::pipes::{Patient, patient};
-use crate::support::waits::{Finishes, ProcessEnd};
+use crate::support::waits::{Finishes, ProcessEnd, until};
 use crate::wire::Wire;
 use crate::wrapped::line;
 
@@ -389,6 +390,13 @@ fn its_own_traffic_is_clean() {
     agent.request("prompts/list", json!({}));
     agent.request("prompts/get", json!({"name": "find_out_why"}));
     assert_eq!(agent.call("explain_session", json!({}))["session"], 2, "not its own session");
+    // A busy machine lags behind, and a server that ends before loses the rest of its recording.
+    let recorded = || {
+        let sql = "SELECT count(*) FROM messages WHERE session = 3";
+        let count = Connection::open(&database).and_then(|db| db.query_row(sql, [], |row| row.get(0)));
+        count.is_ok_and(|count: i64| count.cast_unsigned() == 3 + 2 * agent.last)
+    };
+    until("the recording of all messages", recorded);
     agent.end();
     let check = mcptap().arg("--db").arg(&database).args(["check", "latest", "--fail-on", "info"]).finished();
     let report = String::from_utf8_lossy(&check.stdout).into_owned();

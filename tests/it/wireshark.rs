@@ -240,7 +240,7 @@ fn the_fields_of_the_plugin_have_no_control_characters() {
     let mut wrapped = Wrapped::shell(&db, "cat");
     for line in [
         r#"{"jsonrpc":"2.0","id":"\u001b[2J","method":"tools/call","params":{"name":"\u001b]0;x\u0007\\u001b\n\"y"}}"#,
-        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"a\u{1b}[31m\u{9b}31m\"}",
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"a\u{9b}31m\"}",
     ] {
         wrapped.send_line(line);
         wrapped.next_line();
@@ -254,10 +254,7 @@ fn the_fields_of_the_plugin_have_no_control_characters() {
         command.args(["-X", PLUGIN, "-Y", "mcptap", "-T", "fields", "-r"]).arg(&file);
         command.args(columns.iter().flat_map(|column| ["-e", column]));
         let shown = String::from_utf8(command.finished().stdout).expect("UTF-8");
-        assert!(
-            shown.contains(r#"\u001b]0;x\u0007\u001b\n"y"#) && shown.contains(r"a\u001b[31m\u009b31m"),
-            "{shown:?}"
-        );
+        assert!(shown.contains(r#"\u001b]0;x\u0007\u001b\n"y"#) && shown.contains(r"a\u009b31m"), "{shown:?}");
         let is_control = |char: &char| char.is_control() && !['\n', '\t'].contains(char);
         assert_eq!(shown.chars().filter(is_control).count(), 0, "{shown:?}");
     }

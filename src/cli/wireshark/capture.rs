@@ -26,8 +26,8 @@ use crate::source::batch::Batch;
 use crate::source::live::{self, Live, LiveOptions};
 use crate::source::overflow::Overflow;
 
-/// Bytes of packets whose connection may still turn out to carry MCP. Beyond it, those of the oldest
-/// connection are discarded: the first bytes of a connection mostly show what it carries.
+/// Bytes of packets whose connection may still turn out to carry MCP. Beyond it, those of the
+/// oldest connection are discarded: the first bytes of a connection mostly show what it carries.
 const MOST_UNDECIDED: usize = 32 << 20;
 
 /// Captures on a network interface until Wireshark ends it.

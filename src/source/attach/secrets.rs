@@ -124,8 +124,8 @@ impl SecretTap {
         self.texts.counts()
     }
 
-    /// Appends the lines of the secrets that passed since the last call, and takes the text. Returns
-    /// whether nothing was left.
+    /// Appends the lines of the secrets that passed since the last call, and takes the text.
+    /// Returns whether nothing was left.
     fn take(&mut self, lines: &mut Vec<u8>) -> bool {
         let SecretTap { probe, texts, .. } = self;
         let mut add = |event: Event<'_>| match line(&event) {

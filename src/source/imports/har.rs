@@ -15,8 +15,8 @@ use crate::capture::Time;
 /// The fields of the framing, which describe bytes that an archive does not have.
 const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive"];
 
-/// Events of a stream that get a time each. Further ones arrive with the last: an event of two bytes
-/// would become a packet.
+/// Events of a stream that get a time each. Further ones arrive with the last: an event of two
+/// bytes would become a packet.
 const EVENTS: usize = 100_000;
 
 #[derive(Deserialize)]
