@@ -75,6 +75,8 @@ pub struct Http {
     /// The URL for POSTs. With HTTP+SSE the stream announces it.
     target: String,
     session: Option<String>,
+    /// The revision that the handshake agreed on.
+    revision: Option<String>,
     /// A POST was accepted, so a later status 404 means a lost session, not a wrong URL.
     post_accepted: bool,
     pool: ConnectionPool,
@@ -105,6 +107,7 @@ impl Http {
             host: origin.authority.clone(),
             target: url.to_owned(),
             session: None,
+            revision: None,
             post_accepted: false,
             pool: ConnectionPool::new(Connector::new(origin, options)?, tape.clone())?,
             tape,
@@ -267,7 +270,7 @@ impl Http {
                 let why = format!("{} does not return an event stream", self.target);
                 self.announced = Some(Err(Failure::new(FailureKind::Server, why)));
             }
-            TaskKind::ServerStream(_) | TaskKind::EndSession => {}
+            TaskKind::ServerStream(_) | TaskKind::EndSession(_) => {}
         }
     }
 
@@ -282,7 +285,7 @@ impl Http {
             TaskKind::Message(message) if task.resumed > 0 => self.fail(message.id, FailureKind::Message, BROKEN),
             TaskKind::Message(message) => self.fail(message.id, kind, why),
             TaskKind::SseStream => self.announced = Some(Err(Failure::new(kind, why))),
-            TaskKind::ServerStream(_) | TaskKind::EndSession => {}
+            TaskKind::ServerStream(_) | TaskKind::EndSession(_) => {}
         }
     }
 
@@ -387,6 +390,7 @@ impl Transport for Http {
         // 2025-11-25 basic/transports "Listening for Messages from the Server"; 2026-07-28 has no
         // such stream.
         if self.mode == Mode::Streamable && Era::of(revision) == Era::Legacy {
+            self.revision = Some(revision.to_owned());
             self.start(TaskKind::ServerStream(headers(Some(revision), "", None)));
         }
     }
@@ -404,8 +408,8 @@ impl Transport for Http {
         self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(is_unaccepted));
         // "Clients that no longer need a particular session … SHOULD send an HTTP DELETE"
         if self.session.is_some() {
-            self.start(TaskKind::EndSession);
-            let ends_session = |task: &Task| matches!(task.kind, TaskKind::EndSession);
+            self.start(TaskKind::EndSession(headers(self.revision.as_deref(), "", None)));
+            let ends_session = |task: &Task| matches!(task.kind, TaskKind::EndSession(_));
             // The session is over for this client, even if the server does not accept it.
             self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(ends_session));
         }

@@ -37,8 +37,8 @@ pub(super) enum TaskKind {
     /// Open the only stream of HTTP+SSE. Its first event announces the address for POSTs, all
     /// others are messages.
     SseStream,
-    /// End the session.
-    EndSession,
+    /// End the session, with these header fields.
+    EndSession(Vec<(String, String)>),
 }
 
 impl Task {
@@ -79,7 +79,7 @@ impl Task {
         match &self.kind {
             TaskKind::Message(_) if self.resumed == 0 => "POST",
             TaskKind::Message(_) | TaskKind::ServerStream(_) | TaskKind::SseStream => "GET",
-            TaskKind::EndSession => "DELETE",
+            TaskKind::EndSession(_) => "DELETE",
         }
     }
 
@@ -127,8 +127,8 @@ impl Task {
         let none = Vec::new();
         let (text, fields) = match &self.kind {
             TaskKind::Message(message) => (message.text.as_str(), &message.fields),
-            TaskKind::ServerStream(fields) => ("", fields),
-            TaskKind::SseStream | TaskKind::EndSession => ("", &none),
+            TaskKind::ServerStream(fields) | TaskKind::EndSession(fields) => ("", fields),
+            TaskKind::SseStream => ("", &none),
         };
         let given = |name: &str| common.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let own = [
