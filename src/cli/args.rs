@@ -104,7 +104,7 @@ pub enum Command {
     #[cfg(all(feature = "attach", target_os = "linux"))]
     #[command(after_help = examples::ATTACH)]
     Attach(Attach),
-    /// Start a client and record all servers that it uses, over STDIO and HTTP
+    /// Start a client and record all servers that it uses, over STDIO, HTTP and HTTPS
     #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
     #[command(after_help = examples::RUN)]
     Run(RunClient),
@@ -112,7 +112,7 @@ pub enum Command {
     #[cfg(feature = "http")]
     #[command(after_help = examples::PROXY)]
     Proxy(Proxy),
-    /// Show how clients are told to trust the authority of proxy --intercept
+    /// Show how to make clients trust the certificate authority of proxy --intercept
     #[cfg(feature = "http")]
     #[command(after_help = examples::CA)]
     Ca,
@@ -141,7 +141,7 @@ pub enum Command {
     /// Write a session in another format
     #[command(after_help = examples::EXPORT)]
     Export(Export),
-    /// Send to a dataset what the database gains, every few minutes
+    /// Send new recordings of the database to a dataset, every few minutes
     #[cfg(feature = "parquet")]
     #[command(after_help = examples::SHIP)]
     Ship(Ship),
@@ -149,10 +149,10 @@ pub enum Command {
     #[cfg(feature = "parquet")]
     #[command(subcommand, after_help = examples::DATASET)]
     Dataset(DatasetCommand),
-    /// Divide captures into parts that can be decoded alone: no session is torn
+    /// Divide captures into parts that can be decoded separately: each session stays in one part
     #[command(after_help = examples::SPLIT)]
     Split(Split),
-    /// Serve the page of export --format html to a browser of this machine; it follows a recording
+    /// Show sessions in a browser of this machine, and follow them while they are recorded
     #[cfg(feature = "http")]
     #[command(after_help = examples::WEB)]
     Web(Web),
@@ -178,8 +178,8 @@ pub enum Command {
     /// List all rules, or show the manual of one rule
     #[command(after_help = examples::RULES)]
     Rules(Rules),
-    /// Record the STDIO servers in a client's configuration from now on; without a client, list
-    /// them
+    /// Record the servers in a client's configuration from now on, STDIO and HTTP; without a client,
+    /// list them
     #[command(after_help = examples::INSTALL)]
     Install(Install),
     /// Undo install, for one client or for all
@@ -191,7 +191,8 @@ pub enum Command {
     /// Mask secrets in saved recordings that earlier versions, or --keep-secrets, left in them
     #[command(after_help = examples::MASK)]
     Mask(Mask),
-    /// Test whether sniffing, wrapping and saving work here, and explain what to do if they do not
+    /// Test whether saving and each way of recording work here, and explain what to do if they do
+    /// not
     #[command(after_help = examples::DOCTOR)]
     Doctor,
     /// Add mcptap to Wireshark: interfaces that capture MCP, and the fields mcp.*
@@ -320,7 +321,8 @@ pub struct Wrap {
     /// Options for live telemetry.
     #[command(flatten)]
     pub telemetry: Telemetry,
-    /// The command of the server, with its arguments. It is best written behind --
+    /// The command of the server, with its arguments. Write it after --, so that its options are not
+    /// taken for those of mcptap
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
 }
@@ -353,8 +355,8 @@ pub struct Install {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Not its servers, but "mcptap mcp" as a server of the client, so that its agent can ask the
-    /// recordings
+    /// Instead of the client's own servers: the server "mcptap mcp", with which the client's agent
+    /// can read the recordings
     #[arg(long = "self", conflicts_with = "servers")]
     pub own: bool,
 }

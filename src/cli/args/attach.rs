@@ -6,9 +6,6 @@ use super::Redact;
 
 /// Arguments of `mcptap attach`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  mcptap attach --list\n  sudo mcptap attach 4711\n  \
-    sudo mcptap attach server-everything\n\nNothing is restarted. Only the named processes, and the children that \
-    they start later, are watched (docs/attach.md).")]
 pub struct Attach {
     /// Process id of a server or of its host, or a part of the server's command line [default: the
     /// only server]

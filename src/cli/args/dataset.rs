@@ -7,6 +7,9 @@ use super::delete::age;
 /// Whether this program cannot write datasets. Their options are then hidden.
 const WITHOUT_PARQUET: bool = cfg!(not(feature = "parquet"));
 
+/// The heading of the options for datasets in the help of other commands.
+const HEADING: &str = "Dataset";
+
 /// The place of a dataset.
 fn place(name: &str) -> Result<String, &'static str> {
     match WITHOUT_PARQUET {
@@ -19,7 +22,7 @@ fn place(name: &str) -> Result<String, &'static str> {
 #[derive(Clone, Debug, Default, Args)]
 pub struct DatasetTarget {
     /// Write to this dataset: a folder, s3://BUCKET/PREFIX, gs://... or az://...
-    #[arg(long, value_name = "DIR|URL", hide = WITHOUT_PARQUET, value_parser = place)]
+    #[arg(long, help_heading = HEADING, value_name = "DIR|URL", hide = WITHOUT_PARQUET, value_parser = place)]
     pub dataset: Option<String>,
     /// Options for the rows.
     #[command(flatten)]
@@ -30,14 +33,14 @@ pub struct DatasetTarget {
 #[derive(Clone, Debug, Default, Args)]
 pub struct DatasetOptions {
     /// Leave payloads out of a dataset: texts, header fields, queries
-    #[arg(long, requires = "dataset", hide = WITHOUT_PARQUET)]
+    #[arg(long, help_heading = HEADING, requires = "dataset", hide = WITHOUT_PARQUET)]
     pub no_text: bool,
     /// The machine that captured, for the column host [default: NAME of a folder host=NAME in the
     /// path of a capture file; this machine for recordings]
-    #[arg(long, value_name = "NAME", requires = "dataset", hide = WITHOUT_PARQUET)]
+    #[arg(long, help_heading = HEADING, value_name = "NAME", requires = "dataset", hide = WITHOUT_PARQUET)]
     pub host: Option<String>,
     /// The name for the column capture [default: the files, the interface or the command]
-    #[arg(long, value_name = "NAME", requires = "dataset", hide = WITHOUT_PARQUET)]
+    #[arg(long, help_heading = HEADING, value_name = "NAME", requires = "dataset", hide = WITHOUT_PARQUET)]
     pub capture_name: Option<String>,
 }
 

@@ -6,6 +6,9 @@ use crate::filter;
 
 /// Arguments of `mcptap delete`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "mcptap delete <SESSION>... [OPTIONS]\n       mcptap delete [--before <AGE>] [--larger <SIZE>] [OPTIONS]"
+)]
 pub struct Delete {
     /// Sessions to delete: numbers, or latest
     #[arg(value_name = "SESSION", required_unless_present_any = ["before", "larger"])]

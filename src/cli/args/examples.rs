@@ -8,8 +8,9 @@ pub const READ: &str = "Examples:
 
 #[cfg(feature = "live")]
 pub const SNIFF: &str = "Examples:
-  mcptap sniff -i lo
-  mcptap sniff -i any -f 'tcp port 8080' -w traffic.pcapng
+  sudo mcptap sniff -i lo
+  sudo mcptap sniff -i any -f 'tcp port 8080' -w traffic.pcapng
+  sudo mcptap sniff -i any --keys-from node
   mcptap sniff --list-interfaces";
 
 pub const WRAP: &str = "Examples:
@@ -21,8 +22,8 @@ Then \"mcptap show latest --follow\" in another terminal shows the messages.";
 #[cfg(all(feature = "attach", target_os = "linux"))]
 pub const ATTACH: &str = "Examples:
   mcptap attach --list
-  mcptap attach 4711
-  mcptap attach server-everything
+  sudo mcptap attach 4711
+  sudo mcptap attach server-everything
 
 Nothing is restarted. Only the named processes, and the children that they start later, are watched
 (docs/attach.md).";
@@ -115,6 +116,7 @@ pub const DIFF: &str = "Examples:
 pub const CHECK: &str = "Examples:
   mcptap check
   mcptap check capture.pcapng --fail-on warning
+  mcptap check 7 --expect 'some tool = get_weather'
   mcptap check 7 --format sarif";
 
 pub const EXPLAIN: &str = "Examples:
@@ -140,11 +142,13 @@ pub const PIN: &str = "Examples:
 pub const INSTALL: &str = "Examples:
   mcptap install
   mcptap install cursor --dry-run
-  mcptap install claude-desktop files";
+  mcptap install claude-desktop files
+  mcptap install --self cursor";
 
 pub const UNINSTALL: &str = "Examples:
   mcptap uninstall
-  mcptap uninstall cursor";
+  mcptap uninstall cursor
+  mcptap uninstall --self cursor";
 
 pub const DEMO: &str = "Examples:
   mcptap demo

@@ -20,15 +20,15 @@ pub struct Proxy {
     /// server's
     #[arg(long, value_name = "URL", required_unless_present_any = ["intercept", "stdio"])]
     pub to: Option<String>,
-    /// Be the proxy that clients use for all servers (HTTPS_PROXY), and record this host: open its
-    /// TLS. May be repeated; *.example.com and * are patterns. Clients have to trust "mcptap ca"
+    /// Be the proxy of clients (HTTPS_PROXY), open the TLS of this host and record its traffic. May
+    /// be repeated; *.example.com and * are patterns. "mcptap ca" says how clients trust the proxy
     #[arg(long, value_name = "HOST", value_delimiter = ',', conflicts_with_all = ["to", "allow_host"])]
     pub intercept: Vec<String>,
     /// Name of the server in lists
     #[arg(long)]
     pub name: Option<String>,
-    /// Be the server of one client on standard input and output, and reach the server at the URL.
-    /// In a client's configuration it takes the place of a URL ("mcptap install")
+    /// Be an STDIO server that passes messages between its client and the server at the URL.
+    /// "mcptap install" puts this command in the place of a URL
     #[arg(long, conflicts_with_all = ["intercept", "listen", "allow_host", "json", "filter"])]
     pub stdio: bool,
     /// With --stdio: add this header field to every request, as "Name: value"

@@ -13,8 +13,8 @@ pub struct Sniff {
     /// The interface to capture on; any for all interfaces
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list_interfaces")]
     pub interface: Option<String>,
-    /// Take the TLS secrets of this running process, or of all whose command line contains NAME. Of
-    /// connections that are open already, take the text (docs/attach.md)
+    /// Decrypt TLS with the secrets of this running process, or of all processes whose command line
+    /// contains NAME. Connections that are open already are recorded above TLS (docs/attach.md)
     #[cfg(all(feature = "attach", target_os = "linux"))]
     #[arg(long, value_name = "PID|NAME")]
     pub keys_from: Option<String>,
