@@ -19,7 +19,10 @@ pub fn run(db: Option<PathBuf>) -> Result<ExitCode> {
     }
     let mut out = output::stdout();
     match bytes {
-        0 => writeln!(out, "nothing to index: a search reads the texts that are left within milliseconds")?,
+        0 => writeln!(
+            out,
+            "nothing to index: without an index, a search through the remaining texts takes milliseconds"
+        )?,
         _ => writeln!(out, "{} of messages indexed", units::size(bytes))?,
     }
     out.flush()?;

@@ -47,7 +47,8 @@ pub fn run(arguments: Mask, db: Option<PathBuf>) -> Result<ExitCode> {
     if !left.is_empty() {
         bail!("secrets are left in {}", words(&left));
     }
-    writeln!(out, "{shown}: masked in {}; the file holds no earlier content", words(&masked))?;
+    let done = if masked.is_empty() { "no secret to mask".to_owned() } else { format!("masked in {}", words(&masked)) };
+    writeln!(out, "{shown}: {done}; the file holds no earlier content")?;
     Ok(out.flush().map(|()| ExitCode::SUCCESS)?)
 }
 

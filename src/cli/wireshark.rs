@@ -110,7 +110,8 @@ fn install(given: &WiresharkFolders) -> Result<ExitCode> {
         add(path, text).with_context(|| format!("cannot write {}{}", path.display(), hint(path)))?;
         note!("added {}", path.display());
     }
-    note!("start Wireshark again: it has the interface \"MCP on this host\" and the fields mcp.*");
+    let interfaces = if given.only_fields { "" } else { "the interface \"MCP on this host\" and " };
+    note!("start Wireshark again: it then has {interfaces}the fields mcp.*");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,7 +126,7 @@ fn uninstall(given: &WiresharkFolders) -> Result<ExitCode> {
         removed += 1;
     }
     if removed == 0 {
-        note!("Wireshark has nothing of mcptap");
+        note!("nothing to remove: mcptap added no file to these folders");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -133,7 +134,7 @@ fn uninstall(given: &WiresharkFolders) -> Result<ExitCode> {
 /// What to try when a file cannot be written.
 fn hint(path: &Path) -> &'static str {
     match path.file_name().is_some_and(|name| name == PROGRAM_FILE) {
-        true => " (if only root may: run this with sudo, or add only the fields with --only-fields)",
+        true => " (if only root may write there, use sudo, or --only-fields to add the fields alone)",
         false => "",
     }
 }

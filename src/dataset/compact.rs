@@ -12,7 +12,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -41,12 +41,14 @@ pub struct Compacted {
 /// Merges the small files of each table and day before `today`.
 ///
 /// # Errors
-/// The storage cannot be read or written.
+/// The storage cannot be read or written, or holds no table.
 pub fn compact(storage: &dyn Storage, today: &str) -> Result<Compacted> {
     finish_earlier(storage)?;
     let mut done = Compacted::default();
+    let mut has_tables = false;
     for table in TABLES {
         let listed = storage.list(&format!("{table}/"), "")?;
+        has_tables |= !listed.is_empty();
         let mut names: Vec<FileName> =
             listed.iter().filter(|(_, size)| *size < SMALL).filter_map(|(name, _)| FileName::parse(name)).collect();
         names.sort_by(|a, b| (&a.day, a.first, &a.hash).cmp(&(&b.day, b.first, &b.hash)));
@@ -61,6 +63,7 @@ pub fn compact(storage: &dyn Storage, today: &str) -> Result<Compacted> {
             }
         }
     }
+    ensure!(has_tables, "{} holds no dataset", storage.name());
     Ok(done)
 }
 

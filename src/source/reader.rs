@@ -307,7 +307,7 @@ fn no_capture(first: &[u8]) -> String {
     if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| first.starts_with(magic)) {
         message = format!("{message}. {hint}");
     } else if text {
-        message += ". A log? mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server.";
+        message += ". Of texts, mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server.";
     }
     message
 }

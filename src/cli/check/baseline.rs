@@ -35,7 +35,8 @@ pub fn tools(opened: &Opened) -> Result<Servers> {
 
 /// The differences from the accepted tools, as findings.
 pub fn drift(opened: &Opened, path: &Path) -> Result<Vec<FindingRow>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the baseline {}", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the baseline {} (--write-baseline makes it)", path.display()))?;
     let accepted: Servers = serde_json::from_str(&text)
         .with_context(|| format!("{} is not a baseline: write one with --write-baseline", path.display()))?;
     let mut found = Vec::new();

@@ -159,7 +159,7 @@ fn what_is_no_capture_is_said_in_one_line() {
     assert_eq!(
         message("trace.txt", b"{\"id\":1}\n{\"x\":2}\n"),
         "cannot open capture \"trace.txt\": not a pcap or pcapng file (first bytes 7b 22 69 64). \
-         A log? mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server."
+         Of texts, mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server."
     );
     assert_eq!(
         message("mcptap.db", b"SQLite format 3\0\x10\0"),
