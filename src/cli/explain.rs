@@ -126,7 +126,11 @@ fn text(
         lines.iter().map(|line| line.trim().to_owned()).collect()
     };
     if causes.is_empty() {
-        writeln!(out, "{}", paint.paint(Tone::Good, "No problem found."))?;
+        let result = match commands.arguments.symptom {
+            Some(symptom) => format!("No cause found for the symptom \"{}\".", symptom.name()),
+            None => "No problem found.".to_owned(),
+        };
+        writeln!(out, "{}", paint.paint(Tone::Good, &result))?;
         writeln!(out, "Checked: {}.", checked.join(", "))?;
     }
     for cause in causes.iter().take(SHOWN) {
