@@ -31,6 +31,8 @@ const EVERY: Duration = Duration::from_secs(120);
 pub fn run(arguments: Ship, db: Option<PathBuf>) -> Result<ExitCode> {
     let path = database(db)?;
     let exporter = exporter(&arguments.dataset, &arguments.options);
+    // A place with a wrong name stays wrong: waiting for it does not help.
+    dataset::open(&arguments.dataset)?;
     if arguments.once {
         report(&round(&exporter, &path, true)?)?;
         return Ok(ExitCode::SUCCESS);
