@@ -266,11 +266,14 @@ fn unknown(written: &str) -> SyntaxError<'_> {
     error
 }
 
+/// What can follow a complete filter.
+const AFTER_A_FILTER: [&str; 3] = ["\"and\"", "\"or\"", "the end"];
+
 /// The error for text behind a complete filter.
 fn trailing<'a>(text: &str, rest: &'a str) -> SyntaxError<'a> {
     let touches = text[..text.offset(rest)].chars().next_back().is_some_and(is_word_character);
     match rest.chars().next() {
-        Some(')') => SyntaxError::new(first(rest), "this ) has no matching (").expected(&["and", "or", "the end"]),
+        Some(')') => SyntaxError::new(first(rest), "this ) has no matching (").expected(&AFTER_A_FILTER),
         Some('"' | '\'' | '=' | '!' | '<' | '>' | '~' | '{' | '}' | ',' | '&' | '|') if touches => {
             SyntaxError::new(first(rest), "a value without quotes cannot contain this character")
                 .expected(&["quotes around the value"])
@@ -278,9 +281,12 @@ fn trailing<'a>(text: &str, rest: &'a str) -> SyntaxError<'a> {
         _ if text.split_whitespace().all(is_searched) => {
             let quoted = format!("{} to search for this text", quote(text.trim()));
             let is_field = text.split_whitespace().next().is_some_and(|word| Field::known(word).is_some());
-            unexpected(rest, &[if is_field { "an operator such as =" } else { "and, or" }, &quoted])
+            match is_field {
+                true => unexpected(rest, &["an operator such as =", &quoted]),
+                false => unexpected(rest, &["\"and\"", "\"or\"", &quoted]),
+            }
         }
-        _ => unexpected(rest, &["and", "or", "the end"]),
+        _ => unexpected(rest, &AFTER_A_FILTER),
     }
 }
 

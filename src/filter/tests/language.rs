@@ -101,7 +101,7 @@ fn errors_point_at_the_column_and_name_the_expected_words() {
         ("tool =", "the filter ends too early\n  tool =\n        ^ expected a value, in quotes if it has blanks"),
         (
             "tool = add latency",
-            "unexpected latency\n  tool = add latency\n             ^^^^^^^ expected and, or or the end",
+            "unexpected latency\n  tool = add latency\n             ^^^^^^^ expected \"and\", \"or\" or the end",
         ),
         (
             "latency > 200",
@@ -133,7 +133,7 @@ fn errors_point_at_the_column_and_name_the_expected_words() {
         ),
         ("method ~ \"a(\"", "not a regular expression: unclosed group\n  method ~ \"a(\"\n           ^^^^"),
         ("(a or b", "this ( is not closed\n  (a or b\n  ^"),
-        ("a or b)", "this ) has no matching (\n  a or b)\n        ^ expected and, or or the end"),
+        ("a or b)", "this ) has no matching (\n  a or b)\n        ^ expected \"and\", \"or\" or the end"),
         ("a or", "the filter ends too early\n  a or\n      ^ expected a field, a word to search for, not or ("),
         ("and b", "unexpected and\n  and b\n  ^^^ expected a field, a word to search for, not or ("),
         ("\"open", "this \" is not closed\n  \"open\n  ^"),
@@ -144,7 +144,7 @@ fn errors_point_at_the_column_and_name_the_expected_words() {
         ),
         (
             "Invalid params",
-            "unexpected params\n  Invalid params\n          ^^^^^^ expected and, or or \"Invalid params\" to search for this text",
+            "unexpected params\n  Invalid params\n          ^^^^^^ expected \"and\", \"or\" or \"Invalid params\" to search for this text",
         ),
         (
             "method foo",
