@@ -72,8 +72,9 @@ impl Ledger {
         let unused: Vec<TurnIndex> = (0..script.turns.len())
             .filter(|turn| script.turns[*turn].is_request && !self.used.contains(&script.turns[*turn].number))
             .collect();
+        let noun = if requests == 1 { "request" } else { "requests" };
         let mut text = format!(
-            "{requests} requests: {} exact, {} loose, {} in order, {} unknown; {} of {} recorded ones were not used\n",
+            "{requests} {noun}: {} exact, {} loose, {} in order, {} unknown; {} of {} recorded ones were not used\n",
             fitted(Match::Exact),
             fitted(Match::Loose),
             fitted(Match::Order),
