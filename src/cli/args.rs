@@ -60,9 +60,13 @@ pub use wireshark::{Extcap, Wireshark, WiresharkAction, WiresharkFolders};
 /// to the packet.
 #[derive(Debug, Parser)]
 #[command(name = "mcptap", version, max_term_width = 100, arg_required_else_help = false)]
-#[command(after_help = "TARGET is a capture file (.pcap, .pcapng, also gzip or zstd; - for standard input), a saved \
-    session (7, latest) or a database file. Exit status: 0 success, 1 done with a negative \
-    result (such as findings or differences), 2 an error occurred.")]
+#[command(after_help = "First steps:\n  mcptap demo                 see it at work\n  \
+    sudo mcptap run -- CLIENT   start a client and record all its servers (Linux)\n  \
+    mcptap install CLIENT       record the servers of a client from its next start on\n  \
+    mcptap explain              find the cause of a problem in the latest recording\n\n\
+    TARGET is a capture file (.pcap, .pcapng, also gzip or zstd; - for standard input), a saved session\n\
+    (7, latest) or a database file. Exit status: 0 success, 1 done with a negative result (such as\n\
+    findings or differences), 2 an error occurred.")]
 pub struct Arguments {
     /// The command. Without one, the terminal UI starts.
     #[command(subcommand)]
