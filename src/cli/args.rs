@@ -182,8 +182,8 @@ pub enum Command {
     /// List all rules, or show the manual of one rule
     #[command(after_help = examples::RULES)]
     Rules(Rules),
-    /// Record the servers in a client's configuration from now on, STDIO and HTTP; without a client,
-    /// list them
+    /// Record the servers in a client's configuration from now on, STDIO and HTTP; without a
+    /// client, list them
     #[command(after_help = examples::INSTALL)]
     Install(Install),
     /// Undo install, for one client or for all
@@ -325,8 +325,8 @@ pub struct Wrap {
     /// Options for live telemetry.
     #[command(flatten)]
     pub telemetry: Telemetry,
-    /// The command of the server, with its arguments. Write it after --, so that its options are not
-    /// taken for those of mcptap
+    /// The command of the server, with its arguments. Write it after --, so that its options are
+    /// not taken for those of mcptap
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
 }

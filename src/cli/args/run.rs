@@ -18,8 +18,8 @@ pub struct RunClient {
     /// Size of each of the two kernel buffers in MiB, a power of two
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub buffer: u32,
-    /// The command of the client, with its arguments. Write it after --, so that its options are not
-    /// taken for those of mcptap
+    /// The command of the client, with its arguments. Write it after --, so that its options are
+    /// not taken for those of mcptap
     #[arg(required = true, trailing_var_arg = true, value_name = "CLIENT")]
     pub command: Vec<OsString>,
 }
