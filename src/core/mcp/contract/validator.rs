@@ -3,7 +3,8 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde_json::Value;
 
@@ -65,8 +66,7 @@ impl SchemaCache {
         let violations: Vec<Violation> = ready
             .validator
             .iter_errors(&value)
-            // The type of a redacted value is unknown.
-            .filter(|error| !has_redacted(error.instance()))
+            .filter(|error| !depends_on_redacted(error))
             .take(VIOLATIONS)
             .map(violation)
             .collect();
@@ -142,6 +142,25 @@ fn is_large_pattern(value: &Value) -> bool {
     matches!(built, Some(Err(regex::Error::CompiledTooBig(_))))
 }
 
+/// Whether a violation may be there only because a value was redacted. Which members and how many
+/// elements a value has does not change with what they are.
+fn depends_on_redacted(error: &ValidationError<'_>) -> bool {
+    use ValidationErrorKind::{AdditionalProperties, MaxItems, MaxProperties, MinItems, MinProperties, Required, Type};
+    match (error.kind(), &**error.instance()) {
+        (
+            AdditionalProperties { .. }
+            | MaxItems { .. }
+            | MaxProperties { .. }
+            | MinItems { .. }
+            | MinProperties { .. }
+            | Required { .. }
+            | Type { .. },
+            Value::Array(_) | Value::Object(_),
+        ) => false,
+        (_, instance) => has_redacted(instance),
+    }
+}
+
 /// Whether a value is or contains the replacement of a redacted value.
 fn has_redacted(value: &Value) -> bool {
     match value {
@@ -152,7 +171,7 @@ fn has_redacted(value: &Value) -> bool {
     }
 }
 
-fn violation(error: jsonschema::ValidationError<'_>) -> Violation {
+fn violation(error: ValidationError<'_>) -> Violation {
     let said = error.masked().to_string();
     let text = match said.char_indices().nth(TEXT_CHARS) {
         Some((end, _)) => format!("{}…", &said[..end]),
@@ -183,6 +202,16 @@ mod tests {
             broken("/days", "value is greater than the maximum of 9")
         );
         assert_eq!(check(schema, r#"{"days":3}"#), broken("", "\"city\" is a required property"));
+    }
+
+    #[test]
+    fn a_redacted_value_hides_only_what_depends_on_it() {
+        let schema = r#"{"type":"object","properties":{"city":{},"days":{"type":"integer"}},"required":["city"],"additionalProperties":false,"not":{"minProperties":3}}"#;
+        let redacted = |rest: &str| format!(r#"{{"days":"[redacted number 2]"{rest}}}"#);
+        assert_eq!(check(schema, &redacted(r#","city":"Oslo""#)), Verdict::Holds);
+        assert_eq!(check(schema, &redacted("")), broken("", "\"city\" is a required property"));
+        let Verdict::Broken(violations) = check(schema, &redacted(r#","city":"Oslo","c":1"#)) else { panic!() };
+        assert_eq!(violations.len(), 1, "not \"not\": {violations:?}");
     }
 
     #[test]
