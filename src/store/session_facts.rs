@@ -1,5 +1,7 @@
 //! Facts that explain a session. An index or the row of the session has them, so a session of a
-//! million messages takes no longer than a short one.
+//! million messages takes no longer than a short one. A function that reads all messages says so.
+
+use std::collections::BTreeSet;
 
 use anyhow::Result;
 use rusqlite::{OptionalExtension, params};
@@ -67,6 +69,16 @@ impl StoreReader {
         let sql = "SELECT EXISTS (SELECT 1 FROM message
             WHERE session = ? AND kind = 0 AND direction = 0 AND method = 'tools/call' AND subject = ?)";
         Ok(self.db().prepare_cached(sql)?.query_row(params![session.0, tool], |row| row.get(0))?)
+    }
+
+    /// The tools that the client called, each once, and at most `limit` of them.
+    /// It reads all messages of the session.
+    pub fn called_tools(&self, session: SessionNumber, limit: usize) -> Result<BTreeSet<String>> {
+        let sql = "SELECT DISTINCT subject FROM message WHERE session = ? AND kind = 0 AND direction = 0
+            AND method = 'tools/call' AND subject IS NOT NULL LIMIT ?";
+        let mut statement = self.db().prepare_cached(sql)?;
+        let tools = statement.query_map(params![session.0, limit as i64], |row| row.get(0))?;
+        Ok(tools.collect::<Result<_, _>>()?)
     }
 
     /// The time of the server's last response that reports no failure.

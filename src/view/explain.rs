@@ -106,7 +106,10 @@ pub struct Explanation {
 /// # Errors
 /// The database cannot be read, or is damaged.
 pub fn explain(reader: &StoreReader, session: &Session, symptom: Option<Symptom>) -> Result<Explanation> {
-    let facts = Facts::read(reader, session)?;
+    let mut facts = Facts::read(reader, session)?;
+    if symptom == Some(Symptom::NeverCalled) {
+        facts.read_uncalled(reader, session.number)?;
+    }
     let all = causes::causes(&facts, symptom);
     let (causes, others): (Vec<Cause>, Vec<Cause>) =
         all.into_iter().partition(|cause| symptom.is_none_or(|symptom| cause.symptom == symptom));

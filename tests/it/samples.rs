@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::program::{mcptap, root};
 use crate::support::waits::Finishes;
+use crate::wrapped::{ANSWERS, Wrapped, temporary_database};
 
 /// The captures of a sample: of the network, and of pipes.
 fn captures(sample: &Path) -> Vec<PathBuf> {
@@ -78,6 +79,28 @@ fn explanations() {
         let texts: Vec<String> = captures(&sample).into_iter().map(explain).collect();
         assert_golden(&sample.join("explain.txt"), &texts.join("\n"));
     }
+}
+
+/// If nothing else explains why a tool is never called, the answer names the tools that were not.
+#[test]
+fn tools_that_were_never_called_are_named() {
+    let (_folder, db) = temporary_database();
+    let listed = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}},{"name":"rest","inputSchema":{"type":"object"}}]}}"#;
+    let mut wrapped =
+        Wrapped::shell(&db, &format!("read -r line; echo '{listed}'; n=1; {}", ANSWERS.trim_start_matches("n=0;")));
+    wrapped.send_line(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    assert_eq!(wrapped.next_line(), listed);
+    wrapped.converse(2..3);
+    wrapped.end();
+    let explain = |options: &[&str]| {
+        let done = mcptap().args(["explain", "latest", "--db"]).arg(&db).args(options).finished();
+        (done.status.code(), String::from_utf8(done.stdout).expect("text is UTF-8"))
+    };
+    let (status, text) = explain(&["--symptom", "never-called"]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("The client listed 2 tools (message 2) and never called 1 of them: rest. Why"), "{text}");
+    assert_eq!(status, Some(1));
+    assert!(!explain(&[]).1.contains("never called"), "only if somebody asks");
 }
 
 #[test]

@@ -312,6 +312,23 @@ fn never_called(facts: &Facts) -> Option<Cause> {
             "Make the names and descriptions say when to use the tools.",
             Some(list),
         ),
+        (Some(list), _) if facts.uncalled_tools > 0 => {
+            let mut names = facts.uncalled.join(", ");
+            let others = facts.uncalled_tools - facts.uncalled.len() as u64;
+            if others > 0 {
+                names += &format!(" and {}", count(others, "other"));
+            }
+            (
+                format!(
+                    "The client listed {} (message {}) and never called {} of them: {names}. Why the model did not choose them is unknown: it is not on the wire.",
+                    count(facts.tools, "tool"),
+                    list.0,
+                    facts.uncalled_tools,
+                ),
+                "Make the names and descriptions say when to use the tools.",
+                Some(list),
+            )
+        }
         (Some(_), _) => return None,
         (None, Some((false, initialize))) => (
             format!(

@@ -1,17 +1,17 @@
 //! The facts about a session that causes rest on. Of each kind only the first ones are read, so a
 //! long session costs no more than a short one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
 use super::client_limits::{self, Refusal};
 use crate::capture::Time;
 use crate::capture::pipe::Exit;
-use crate::decode::json::array;
+use crate::decode::json::{Object, array};
 use crate::mcp::content::body;
 use crate::mcp::note::{Failure, HttpNote, NoteKind, WaitEnd};
-use crate::mcp::{Message, MessageNumber, Session};
+use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 use crate::store::{FindingRow, Scope, StderrLine as StoredLine, StoreReader};
 use crate::view::text::about;
 use crate::view::units::count;
@@ -24,6 +24,13 @@ const LISTS: usize = 1_000;
 
 /// The number of tools of a list that are looked at.
 const TOOLS: usize = 1_000;
+
+/// The bytes of a tool's name. Clients allow 64 or 128. A longer one is counted, and not compared
+/// with the calls.
+const NAME: usize = 256;
+
+/// The names of called tools that are read. A client that calls more does not choose from a list.
+const CALLED: usize = 10_000;
 
 /// A request that was not answered.
 #[derive(Debug)]
@@ -96,9 +103,14 @@ pub(super) struct Facts {
     pub stderr: Vec<StderrLine>,
     pub stderr_lines: u64,
     pub ended: Option<Ended>,
-    /// Responses to `tools/list`, the first one and their number.
+    /// The first response to `tools/list`, and the number of tools in all of them.
     pub tool_list: Option<MessageNumber>,
     pub tools: u64,
+    listed: BTreeSet<String>,
+    /// Listed tools that were never called: the first ones and their number, after
+    /// [`Facts::read_uncalled`].
+    pub uncalled: Vec<String>,
+    pub uncalled_tools: u64,
     /// Tools that known clients refuse and that were not called.
     pub refusals: Vec<(MessageNumber, Refusal)>,
     /// Calls of tools.
@@ -160,6 +172,17 @@ impl Facts {
         Ok(facts)
     }
 
+    /// Reads which of the listed tools were never called.
+    pub(super) fn read_uncalled(&mut self, reader: &StoreReader, session: SessionNumber) -> Result<()> {
+        let called = reader.called_tools(session, CALLED)?;
+        if called.len() < CALLED {
+            let uncalled: Vec<&String> = self.listed.difference(&called).collect();
+            self.uncalled_tools = uncalled.len() as u64;
+            self.uncalled = uncalled.into_iter().take(KEPT).cloned().collect();
+        }
+        Ok(())
+    }
+
     /// Takes a text in which the server describes itself.
     fn listing(&mut self, reader: &StoreReader, message: &Message) -> Result<()> {
         if message.method.as_deref() != Some("tools/list") {
@@ -170,7 +193,11 @@ impl Facts {
         self.tool_list.get_or_insert(message.number);
         let tools = body(message);
         let tools = array(tools.get("tools").unwrap_or_default(), TOOLS);
-        self.tools += tools.len() as u64;
+        for tool in &tools {
+            let name = Object::read(tool).text("name").filter(|name| name.len() <= NAME);
+            let is_new = name.is_none_or(|name| self.listed.len() >= TOOLS || self.listed.insert(name.into_owned()));
+            self.tools += u64::from(is_new);
+        }
         for refusal in tools.into_iter().filter_map(client_limits::refusal) {
             if self.refusals.len() < KEPT && !reader.was_called(message.session, &refusal.tool)? {
                 self.refusals.push((message.number, refusal));
