@@ -1,6 +1,7 @@
 //! `mcptap check`: reports findings, for people and for continuous integration.
 
 mod baseline;
+mod capture;
 mod config;
 mod expect;
 
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 
 use super::args::{Check, Colour, FailOn, Findings};
 use super::output::{self, Output};
-use super::target::{self, Opened};
+use super::target::{self, Opened, TargetKind};
 use crate::cli::output::note;
 use crate::export::{jsonl, junit, sarif};
 use crate::findings::Severity;
@@ -30,18 +31,22 @@ const SHOWN: usize = 5;
 pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let config = Config::read(arguments.config.as_deref())?.with(&arguments)?;
     let expectations = expect::read(&arguments.expect, &arguments.expect_file)?;
-    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
-    if let Some(path) = &arguments.write_baseline {
-        let tools = baseline::tools(&opened)?;
-        let text = serde_json::to_string_pretty(&tools)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("cannot write the baseline {}", path.display()))?;
-        note!("accepted the tools of {} in {}", units::count(tools.len() as u64, "server"), path.display());
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut findings = all_findings(&opened)?;
-    if let Some(path) = config.baseline.as_deref() {
-        findings.extend(baseline::drift(&opened, path)?);
-    }
+    let asks_store = arguments.write_baseline.is_some() || config.baseline.is_some() || !expectations.is_empty();
+    let kind = arguments.target.as_deref().filter(|_| !asks_store).map(target::target_kind).transpose()?;
+    let (findings, judgements) = if let Some(TargetKind::Capture(path)) = kind {
+        (capture::findings(path, arguments.session, &arguments.decoding)?, Vec::new())
+    } else {
+        let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
+        if let Some(path) = &arguments.write_baseline {
+            return write_baseline(&opened, path);
+        }
+        let mut findings = all_findings(&opened)?;
+        if let Some(path) = config.baseline.as_deref() {
+            findings.extend(baseline::drift(&opened, path)?);
+        }
+        (findings, expect::judge(&opened, &expectations)?)
+    };
+    let name = arguments.target.as_deref().unwrap_or("latest");
     let findings: Vec<(Severity, FindingRow)> =
         findings.into_iter().filter(|row| config.wants(row)).map(|row| (config.severity(&row), row)).collect();
     let fail_on = match config.fail_on {
@@ -50,7 +55,6 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         FailOn::Info => Some(Severity::Info),
         FailOn::Never => None,
     };
-    let judgements = expect::judge(&opened, &expectations)?;
     let mut out = output::stdout();
     match arguments.format {
         Findings::Text => {
@@ -59,17 +63,26 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         }
         Findings::Json => json(&mut out, &findings, &judgements)?,
         Findings::Sarif => {
-            let log = sarif::log(&relative_uri(&opened.name), env!("CARGO_PKG_VERSION"), &findings, &judgements);
+            let log = sarif::log(&relative_uri(name), env!("CARGO_PKG_VERSION"), &findings, &judgements);
             out.write_all(&sarif::text(&log))?;
         }
         Findings::Junit => {
-            out.write_all(junit::suite(&opened.name, &findings, fail_on, &judgements).as_bytes())?;
+            out.write_all(junit::suite(name, &findings, fail_on, &judgements).as_bytes())?;
         }
     }
     out.flush()?;
     let fails = fail_on.is_some_and(|bound| findings.iter().any(|(severity, _)| *severity >= bound))
         || judgements.iter().any(|judgement| !judgement.holds);
     Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Accepts the tools of the target.
+fn write_baseline(opened: &Opened, path: &Path) -> Result<ExitCode> {
+    let tools = baseline::tools(opened)?;
+    let text = serde_json::to_string_pretty(&tools)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write the baseline {}", path.display()))?;
+    note!("accepted the tools of {} in {}", units::count(tools.len() as u64, "server"), path.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// All findings of the target, in order.

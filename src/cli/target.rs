@@ -14,11 +14,11 @@ use super::databases;
 use super::output::Progress;
 use super::redact;
 use super::stop;
-use crate::capture::Limits;
+use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, Saver};
-use crate::engine::{self, Both, Listener};
+use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{self, BLANKED, Counts, Pipeline};
@@ -187,26 +187,38 @@ impl Opened {
 
 /// Decodes capture files into a temporary store.
 fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<()> {
-    let keys = decoding.key_log(false);
     let opened = store::open_files(files, false)?;
     let info = capture_info(import_kind(&opened), joined(files));
-    let mut source = WithKeyLog::new(opened, keys.as_deref(), false)?;
     let redaction = decoding.redaction()?;
     let options = pipeline_options(decoding, false, Detail::Store, redaction);
     let writer = Writer::create(place, &info, store_options(decoding.keep_secrets, redaction))?;
-    let mut pipeline = Pipeline::new(options);
-    let mut listeners = Both(ImportProgress(Progress::new()), Saver::new(writer, false));
-    let stop = stop::before_cleaning()?;
-    let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut listeners, &stop);
-    let Both(ImportProgress(mut progress), saver) = listeners;
-    progress.clear();
-    let counts = pipeline.counts();
-    let saved = saver.finish(summary(&counts));
-    run?;
+    let mut saver = Saver::new(writer, false);
+    let decoded = decode(opened, decoding, options, &mut saver);
+    let saved = saver.finish(decoded.as_ref().map(summary).unwrap_or_default());
+    decoded?;
     saved?;
+    Ok(())
+}
+
+/// Decodes capture files for a listener, with a line of progress. Returns the counts of the capture.
+pub fn decode(
+    files: Files,
+    decoding: &Decoding,
+    options: pipeline::PipelineConfig,
+    listener: &mut dyn Listener,
+) -> Result<Counts> {
+    let keys = decoding.key_log(false);
+    let mut source = WithKeyLog::new(files, keys.as_deref(), false)?;
+    let mut pipeline = Pipeline::new(options);
+    let mut listener = WithProgress(Progress::new(), listener);
+    let stop = stop::before_cleaning()?;
+    let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut listener, &stop);
+    listener.0.clear();
+    run?;
+    let counts = pipeline.counts();
     note_blanked(&counts);
     ensure!(!stop.load(Ordering::Relaxed), "a signal ended the import");
-    Ok(())
+    Ok(counts)
 }
 
 /// The record with which a capture begins: this process, now. `source` is its name in lists.
@@ -319,17 +331,20 @@ pub fn summary(counts: &Counts) -> Summary {
     Summary { ended: saver::now(), skipped, damage: Vec::new() }
 }
 
-/// Shows progress during an import.
-#[derive(Debug)]
-struct ImportProgress(Progress);
+/// A listener, and the line of progress.
+struct WithProgress<'a>(Progress, &'a mut dyn Listener);
 
-impl Listener for ImportProgress {
-    fn event(&mut self, _: Event) -> Result<()> {
-        Ok(())
+impl Listener for WithProgress<'_> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.1.packet(packet)
     }
 
-    fn event_ref(&mut self, _: &Event) -> Result<()> {
-        Ok(())
+    fn event(&mut self, event: Event) -> Result<()> {
+        self.1.event(event)
+    }
+
+    fn after_input(&mut self) -> Result<()> {
+        self.1.after_input()
     }
 
     fn progress(&mut self, read: u64, total: Option<u64>) {

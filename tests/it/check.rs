@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::program::mcptap;
+use crate::samples::{captures, samples};
 use crate::support::waits::Finishes;
 use crate::wire::Wire;
 
@@ -178,14 +179,32 @@ fn every_format_has_the_same_findings() {
     assert!(junit.contains("failures=\"0\""), "{junit}");
 }
 
+/// A capture file is checked without a store, and a question about its messages needs one.
 #[test]
 fn a_database_is_checked_as_its_capture_is() {
     let project = Project::new();
     let broken = project.capture("broken.pcapng", TOOL, &BROKEN);
-    let db = project.path("saved");
-    let saved = mcptap().arg("--db").arg(&db).arg("read").arg(&broken).arg("--save").finished();
-    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
-    assert_eq!(project.check(&db, &["--format", "json"]), project.check(&broken, &["--format", "json"]));
+    let samples = samples().into_iter().flat_map(|sample| captures(&sample));
+    let mut findings = 0;
+    for (number, capture) in samples.chain([broken]).enumerate() {
+        let db = project.path(&format!("saved-{number}"));
+        let saved = mcptap().arg("--db").arg(&db).arg("read").arg(&capture).arg("--save").finished();
+        assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+        let name = capture.display();
+        for options in [&["--format", "json"][..], &["--format", "json", "--session", "1"], &["--format", "text"]] {
+            let checked = project.check(&capture, options);
+            assert_eq!(project.check(&db, options), checked, "{name} {options:?}");
+            findings += checked.1.lines().count();
+        }
+        let (_, expected) = project.check(&capture, &["--format", "json", "--expect", "no kind = invalid"]);
+        let (judged, rest) = expected.split_once('\n').expect("a line");
+        assert!(judged.contains("\"expectation\""), "{judged}");
+        assert_eq!(rest, project.check(&capture, &["--format", "json"]).1, "{name}");
+        let missing = project.run("check", &capture, &["--session", "999"]);
+        let said = String::from_utf8_lossy(&missing.stderr);
+        assert!(missing.status.code() == Some(2) && said.contains("there is no session 999"), "{said}");
+    }
+    assert!(findings > 30, "{findings}");
 }
 
 #[test]

@@ -14,11 +14,12 @@ use crate::support::waits::Finishes;
 use crate::wrapped::{ANSWERS, Wrapped, temporary_database};
 
 /// The captures of a sample: of the network, and of pipes.
-fn captures(sample: &Path) -> Vec<PathBuf> {
+pub fn captures(sample: &Path) -> Vec<PathBuf> {
     ["capture.pcapng", "stdio.pcapng"].map(|name| sample.join(name)).into_iter().filter(|path| path.exists()).collect()
 }
 
-fn samples() -> Vec<PathBuf> {
+/// The folders of `samples/` with captures.
+pub fn samples() -> Vec<PathBuf> {
     let folders = fs::read_dir(root().join("samples")).expect("samples is readable");
     let folders = folders.map(|entry| entry.expect("samples is readable").path());
     let mut samples: Vec<PathBuf> = folders.filter(|path| path.is_dir() && !captures(path).is_empty()).collect();

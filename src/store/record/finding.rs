@@ -41,6 +41,24 @@ pub struct FindingRow {
 }
 
 impl FindingRow {
+    /// The row that a store would have for a finding.
+    pub fn new(number: u64, capture: CaptureId, finding: Finding) -> FindingRow {
+        FindingRow {
+            number,
+            capture,
+            rule: finding.rule.id.to_owned(),
+            severity: finding.severity,
+            title: finding.rule.title.to_owned(),
+            spec: finding.rule.spec.to_owned(),
+            session: finding.session,
+            messages: finding.messages,
+            packets: finding.packets,
+            span: finding.span,
+            text: finding.text,
+            repeated: finding.repeated,
+        }
+    }
+
     /// The finding, if this program has its rule.
     pub fn finding(self) -> Option<Finding> {
         Some(Finding {
