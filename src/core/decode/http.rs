@@ -150,7 +150,7 @@ impl Head {
         for (name, value) in fields {
             let part = |range: &Range<u32>| text.get(range.start as usize..range.end as usize);
             let line = part(&(name.start..value.end)).unwrap_or_default();
-            if !is_coded && plain.contains(line) {
+            if plain.contains(line) {
                 continue;
             }
             let (Some(name), Some(sent)) = (part(name), part(value)) else { continue };
@@ -161,7 +161,8 @@ impl Head {
                     found = whole(sent);
                 }
             }
-            if !is_coded && found.is_empty() {
+            // In HTTP/2 secrets inside a URI are not looked for.
+            if found.is_empty() && !(is_coded && is_uri(name)) {
                 plain.insert(line);
             }
             found.into_iter().for_each(|found| mask(text, value.start, found));

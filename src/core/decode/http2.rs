@@ -70,6 +70,12 @@ impl Http2 {
         self
     }
 
+    /// The same decoder, which does not look for secrets. Only a store needs their places.
+    pub fn without_secrets(mut self) -> Http2 {
+        self.readers.iter_mut().for_each(|reader| reader.finds_secrets = false);
+        self
+    }
+
     /// Decodes the next piece of one direction.
     pub fn push(&mut self, direction: Direction, piece: Piece<'_>, sink: &mut dyn FnMut(HttpEvent<'_>)) {
         self.readers[direction as usize].push(piece, &mut FrameContext { streams: &mut self.streams, sink });

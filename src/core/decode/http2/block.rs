@@ -37,6 +37,9 @@ pub(super) struct Secret {
     pub(super) mask: Mask,
 }
 
+/// The key of the masks of secrets, and the user's rules.
+pub(super) type SecretSearch<'r> = (Option<MaskKey>, Option<&'r Redaction>);
+
 /// The content of a block.
 #[derive(Debug)]
 pub(super) struct DecodedBlock {
@@ -73,17 +76,16 @@ impl Block {
         self.places(0..self.bytes.len()).map(|range| Secret { range, mask: Mask::PLAIN })
     }
 
-    /// Decodes the block. At most `most` bytes of the text of its fields are returned. `key` is
-    /// that of the masks, `redaction` the user's rules.
+    /// Decodes the block. At most `most` bytes of the text of its fields are returned. `search` has
+    /// the key of the masks and the user's rules. Without it no secrets are looked for.
     pub(super) fn decode(
         &self,
         direction: Direction,
         hpack: &mut Hpack,
         most: usize,
-        key: Option<MaskKey>,
-        redaction: Option<&Redaction>,
+        search: Option<SecretSearch<'_>>,
     ) -> DecodedBlock {
-        let mut fields = FieldText { most, key, redaction, ..FieldText::default() };
+        let mut fields = FieldText { most, search, ..FieldText::default() };
         let result = hpack.decode(&self.bytes, &mut |field| fields.push(&field));
         let mut secrets: Vec<Secret> = Vec::new();
         for (Literal { range, huffman }, mask) in fields.secrets.drain(..) {
@@ -123,17 +125,16 @@ struct FieldText<'r> {
     unknown: u32,
     too_long: bool,
     most: usize,
-    key: Option<MaskKey>,
-    redaction: Option<&'r Redaction>,
+    search: Option<SecretSearch<'r>>,
 }
 
 impl FieldText<'_> {
     fn push(&mut self, field: &Field<'_>) {
         let value = field.value.unwrap_or_default();
-        if let Some(literal) = &field.literal
-            && field.name.is_none_or(|name| http::is_secret_field(self.redaction, name, value))
+        if let (Some(literal), Some((key, redaction))) = (&field.literal, self.search)
+            && field.name.is_none_or(|name| http::is_secret_field(redaction, name, value))
         {
-            self.secrets.push((literal.clone(), Mask::of(self.key, value)));
+            self.secrets.push((literal.clone(), Mask::of(key, value)));
         }
         let (Some(name), Some(value)) = (field.name, field.value) else {
             self.unknown = self.unknown.saturating_add(1);

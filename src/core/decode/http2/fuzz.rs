@@ -128,7 +128,7 @@ fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, DecodedBlock) {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     block.push(0, first);
     block.push((first.len() + HEAD) as u64, second);
-    let decoded = block.decode(Direction::ClientToServer, hpack, 4096, Some(MaskKey::new([7; 16])), None);
+    let decoded = block.decode(Direction::ClientToServer, hpack, 4096, Some((Some(MaskKey::new([7; 16])), None)));
     (block, decoded)
 }
 

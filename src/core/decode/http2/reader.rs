@@ -42,6 +42,8 @@ pub(super) struct Reader {
     /// The key of the tags of masked secrets.
     pub(super) mask_key: Option<MaskKey>,
     pub(super) redaction: Option<&'static Redaction>,
+    /// Whether header blocks are searched for secrets.
+    pub(super) finds_secrets: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +88,7 @@ impl Reader {
             block: None,
             mask_key: None,
             redaction: None,
+            finds_secrets: true,
         }
     }
 

@@ -62,6 +62,12 @@ enum ActiveDecoder {
     WebSocket(Box<WebSocketStack>),
 }
 
+fn http2(decoder: Http2, options: StackOptions) -> ActiveDecoder {
+    let decoder = decoder.with_masks(options.mask_key, options.redaction);
+    let needs_secrets = options.store && !options.keep_secrets;
+    ActiveDecoder::Http2(Box::new(if needs_secrets { decoder } else { decoder.without_secrets() }))
+}
+
 impl HttpStack {
     /// A decoder for these streams. Each direction begins at its offset in `offsets`.
     pub(super) fn new(
@@ -79,12 +85,8 @@ impl HttpStack {
         let decoder = match version {
             Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
             Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => ActiveDecoder::Http2(Box::new(
-                Http2::at_offsets(limits, offsets).with_masks(options.mask_key, options.redaction),
-            )),
-            Version::Http2Midway => ActiveDecoder::Http2(Box::new(
-                Http2::midway(limits, offsets).with_masks(options.mask_key, options.redaction),
-            )),
+            Version::Http2 => http2(Http2::at_offsets(limits, offsets), options),
+            Version::Http2Midway => http2(Http2::midway(limits, offsets), options),
             Version::WebSocketMidway => {
                 let (index, direction) = (ExchangeIndex(0), Direction::ServerToClient);
                 let offset = offsets[direction as usize];
@@ -160,10 +162,8 @@ impl HttpStack {
         let (offsets, streams) = ([requests, responses], self.exchanges.streams);
         let (decoder, protocol) = match to {
             Protocol::Http2 => {
-                let http2 = Http2::upgraded(context.shared.limits, index, offsets);
-                let StackOptions { mask_key, redaction, .. } = context.shared.options;
-                let http2 = http2.with_masks(mask_key, redaction);
-                (ActiveDecoder::Http2(Box::new(http2)), Version::Http2.name())
+                let decoder = Http2::upgraded(context.shared.limits, index, offsets);
+                (http2(decoder, context.shared.options), Version::Http2.name())
             }
             Protocol::WebSocket(deflate) => {
                 let messages = WebSocketStack::new(context, exchange, streams, offsets, Beginning::Captured(deflate));

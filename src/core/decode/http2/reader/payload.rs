@@ -102,7 +102,8 @@ impl Reader {
             Purpose::Head { .. } => self.direction,
             Purpose::Promise => Direction::ClientToServer,
         };
-        let decoded = block.decode(direction, &mut self.hpack, self.most, self.mask_key, self.redaction);
+        let search = self.finds_secrets.then_some((self.mask_key, self.redaction));
+        let decoded = block.decode(direction, &mut self.hpack, self.most, search);
         self.secrets(decoded.secrets, context);
         let offset = block.place.start;
         let Purpose::Head { end } = block.purpose else {
