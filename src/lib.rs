@@ -41,7 +41,7 @@ pub mod mock;
 #[cfg(feature = "http")]
 pub mod proxy;
 pub mod replay;
-#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+#[cfg(all(feature = "attach", target_os = "linux"))]
 pub mod run;
 pub mod source;
 pub mod store;

@@ -12,9 +12,11 @@ mod mcp;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
+#[cfg(any(feature = "attach", feature = "http", feature = "live"))]
+mod recording;
 mod redact;
 mod replay;
-#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+#[cfg(all(feature = "attach", target_os = "linux"))]
 mod run;
 mod sessions;
 #[cfg(feature = "live")]
@@ -43,9 +45,11 @@ pub use mcp::Mcp;
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
+#[cfg(any(feature = "attach", feature = "http", feature = "live"))]
+use recording::Recording;
 pub use redact::Redact;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
-#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+#[cfg(all(feature = "attach", target_os = "linux"))]
 pub use run::RunClient;
 pub use sessions::Sessions;
 #[cfg(feature = "live")]
@@ -109,7 +113,7 @@ pub enum Command {
     #[command(after_help = examples::ATTACH)]
     Attach(Attach),
     /// Start a client and record all servers that it uses, over STDIO, HTTP and HTTPS
-    #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+    #[cfg(all(feature = "attach", target_os = "linux"))]
     #[command(after_help = examples::RUN)]
     Run(RunClient),
     /// Forward requests to HTTP servers, and print and save the traffic

@@ -3,7 +3,6 @@
 mod list;
 
 use std::env;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,16 +36,16 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let snapshot = Snapshot::take()?;
     let pairs = pairs::pairs(&snapshot);
     if arguments.list {
-        return list::list(&snapshot, &pairs, arguments.json, colour);
+        return list::list(&snapshot, &pairs, arguments.recording.json, colour);
     }
     ensure!(arguments.buffer.is_power_of_two(), "--buffer {}: the kernel takes powers of two", arguments.buffer);
-    let filter = filter::parse(arguments.filter.as_deref())?;
+    let filter = filter::parse(arguments.recording.filter.as_deref())?;
     let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let chosen = choose(&snapshot, pairs, arguments.process.as_deref())?;
     let (name, keep_secrets) = (arguments.name.as_deref(), arguments.keep_secrets);
     let servers: Vec<(Pair, Start)> =
         chosen.into_iter().map(|pair| (pair.clone(), start(&snapshot, &pair, name, keep_secrets))).collect();
-    let wanted = telemetry::wanted(&arguments.telemetry)?;
+    let wanted = telemetry::wanted(&arguments.recording.telemetry)?;
     let stop = stop::on_signals()?;
     let attached = Attached::new(&snapshot, &servers, arguments.buffer << 20)?;
     // The programs are loaded. The rest needs only the user's own rights, and written files
@@ -60,7 +59,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     // space anyway.
     let mut folder = env::temp_dir();
     let mut recording = None;
-    let saver = if arguments.no_save {
+    let saver = if arguments.recording.no_save {
         None
     } else {
         let source = servers.iter().map(|(_, start)| start.command.join(" ")).collect::<Vec<_>>().join(", ");
@@ -73,7 +72,8 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         recording = Some(writer.place().clone());
         Some(Saver::new(writer, true))
     };
-    let shipper = recording.as_ref().and_then(|place| ship::beside(&arguments.dataset, place.path(), ship::say));
+    let shipper =
+        recording.as_ref().and_then(|place| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
     let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(PipelineConfig {
@@ -84,7 +84,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         ..PipelineConfig::default()
     });
     let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, redaction.is_some()))?;
-    let mut listeners = Both(Printer::new(arguments.json, colour, filter, true), Both(telemetry, saver));
+    let mut listeners = Both(Printer::new(arguments.recording.json, colour, filter, true), Both(telemetry, saver));
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
@@ -123,7 +123,7 @@ pub(super) fn open(process: Option<&str>) -> Result<Attached> {
 /// What is recorded about a server before its first byte.
 fn start(snapshot: &Snapshot, pair: &Pair, name: Option<&str>, keep_secrets: bool) -> Start {
     let command = command(snapshot, pair.server);
-    let command = if keep_secrets { command } else { masked(command) };
+    let command = if keep_secrets { command } else { command_line::masked(&command) };
     let directory = std::fs::read_link(format!("/proc/{}/cwd", pair.server)).ok();
     let directory = directory.map(|directory| directory.to_string_lossy().into_owned());
     Start { command, name: name.map(str::to_owned), directory, already_ran: true }
@@ -132,9 +132,9 @@ fn start(snapshot: &Snapshot, pair: &Pair, name: Option<&str>, keep_secrets: boo
 /// The pairs that the user means.
 fn choose(snapshot: &Snapshot, pairs: Vec<Pair>, process: Option<&str>) -> Result<Vec<Pair>> {
     let listing = |pairs: &[Pair]| {
-        let lines = pairs
-            .iter()
-            .map(|pair| format!("\n  {:>7}  {}", pair.server, masked(command(snapshot, pair.server)).join(" ")));
+        let lines = pairs.iter().map(|pair| {
+            format!("\n  {:>7}  {}", pair.server, command_line::masked(&command(snapshot, pair.server)).join(" "))
+        });
         lines.collect::<String>()
     };
     let Some(process) = process else {
@@ -184,8 +184,4 @@ fn hidden(snapshot: &Snapshot) -> Option<String> {
 
 fn command(snapshot: &Snapshot, id: u32) -> Vec<String> {
     snapshot.processes.get(&id).map(|process| process.command.clone()).unwrap_or_default()
-}
-
-fn masked(command: Vec<String>) -> Vec<String> {
-    command_line::masked(&command.into_iter().map(OsString::from).collect::<Vec<_>>())
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::{output, target};
 use crate::http::authority::Authority;
+use crate::view::command_line;
 
 /// Each runtime, and what tells it to trust the authority. `$CERT` stands for its certificate, and
 /// `$BUNDLE` for the file that has those of the system too.
@@ -44,7 +45,7 @@ impl Trust {
 
     /// The environment of a client that uses the proxy at this address, as words of a shell.
     pub fn environment(&self, proxy: SocketAddr) -> String {
-        let variables = self.variables(proxy).map(|(name, value)| format!("{name}={}", quoted(&value)));
+        let variables = self.variables(proxy).map(|(name, value)| format!("{name}={}", command_line::quoted(&[value])));
         format!("env {}", variables.join(" "))
     }
 
@@ -72,8 +73,8 @@ pub fn authority() -> Result<Authority> {
 
 pub fn run() -> Result<ExitCode> {
     let trust = Trust::of(&authority()?);
-    let (certificate, bundle) =
-        (quoted(&trust.certificate.display().to_string()), quoted(&trust.bundle.display().to_string()));
+    let word = |path: &Path| command_line::quoted(&[path.display().to_string()]);
+    let (certificate, bundle) = (word(&trust.certificate), word(&trust.bundle));
     let mut out = output::stdout();
     writeln!(
         out,
@@ -87,10 +88,4 @@ pub fn run() -> Result<ExitCode> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A word of a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:=,@%+".contains(&byte);
-    if word.bytes().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }

@@ -9,7 +9,6 @@ mod own;
 pub use config::replaced_settings;
 
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -179,12 +178,9 @@ fn apply(
         (Launch::Unknown, _) => "has no command that could be recorded",
     };
     let command = match launch {
-        Launch::Command(words) | Launch::Wrapped(words) => {
-            // People paste this output into chats and tickets.
-            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-            command_line::masked(&words).join(" ")
-        }
-        Launch::Url(url) | Launch::Bridged(url) => command_line::masked(&[url.into()]).concat(),
+        // People paste this output into chats and tickets.
+        Launch::Command(words) | Launch::Wrapped(words) => command_line::masked(&words).join(" "),
+        Launch::Url(url) | Launch::Bridged(url) => command_line::masked(&[url]).concat(),
         Launch::Unknown => String::new(),
     };
     let line = format!("  {:<14}  {state:<22}  {command}", server.name());

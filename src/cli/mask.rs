@@ -1,6 +1,5 @@
 //! `mcptap mask`: masks secrets in recordings that are saved already.
 
-use std::ffi::OsString;
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -74,9 +73,13 @@ pub fn words(counts: &MaskCounts) -> String {
 }
 
 fn with_rules<T>(work: impl FnOnce(&MaskRules<'_>) -> T) -> T {
-    let command = |words: &[String]| command_line::masked(&words.iter().map(OsString::from).collect::<Vec<_>>());
     let line = |line: &str| secrets::masked_text(line).into_owned();
-    work(&MaskRules { key: secrets::key(), command: &command, line: &line, decode: &decode })
+    work(&MaskRules {
+        key: secrets::key(),
+        command: &|words| command_line::masked(words),
+        line: &line,
+        decode: &decode,
+    })
 }
 
 fn decode(packets: &mut PacketIterator<'_>, masker: &mut PacketMasker) -> Result<()> {

@@ -32,7 +32,7 @@ mod read;
 mod redact;
 mod replay;
 mod rules;
-#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+#[cfg(all(feature = "attach", target_os = "linux"))]
 mod run;
 mod sessions;
 #[cfg(feature = "parquet")]
@@ -208,7 +208,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         #[cfg(all(feature = "attach", target_os = "linux"))]
         Some(Command::Attach(attach)) => attach::run(attach, db, color),
-        #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+        #[cfg(all(feature = "attach", target_os = "linux"))]
         Some(Command::Run(arguments)) => run::run(arguments, db),
         #[cfg(feature = "http")]
         Some(Command::Proxy(proxy)) => proxy::run(proxy, db, color),

@@ -51,16 +51,16 @@ const INTERCEPT_PORT: &str = "8877";
 const GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let filter = filter::parse(arguments.filter.as_deref())?;
+    let filter = filter::parse(arguments.recording.filter.as_deref())?;
     let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let (tape, tape_source) = tape::tape();
     let loss = LostBytes::default();
     let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
     let listener = if arguments.stdio { None } else { Some(listener(&arguments)?) };
     let metrics_at = Cell::default();
-    let wanted = telemetry::wanted(&arguments.telemetry)?;
+    let wanted = telemetry::wanted(&arguments.recording.telemetry)?;
     let telemetry = telemetry::start(wanted, |line| metrics_at.set(Some(line.to_owned())))?;
-    let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
+    let place = if arguments.recording.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
     // free space anyway.
     let folder = place.as_ref().and_then(|place| place.create_folder().ok()).unwrap_or_else(env::temp_dir);
@@ -92,7 +92,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Err(error) => (None, Some(error)),
     };
     let saved_in = writer.as_ref().map(|writer| (writer.place().clone(), writer.capture()));
-    let shipper = saved_in.as_ref().and_then(|(place, _)| ship::beside(&arguments.dataset, place.path(), ship::say));
+    let shipper =
+        saved_in.as_ref().and_then(|(place, _)| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let options = PipelineConfig {
@@ -105,7 +106,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     let mut pipeline = Pipeline::new(options);
     // In STDIO mode standard output belongs to the client.
-    let printer = (!arguments.stdio).then(|| Printer::new(arguments.json, colour, filter, true));
+    let printer = (!arguments.stdio).then(|| Printer::new(arguments.recording.json, colour, filter, true));
     let mut listeners =
         Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(printer), Both(telemetry, saver)) };
     // A signal ends the connections, and thereby the tape. Its remaining content is still decoded.
@@ -204,7 +205,7 @@ impl AnyProxy {
 fn announce(arguments: &args::Proxy, proxy: &AnyProxy, address: SocketAddr) {
     let servers = match (&arguments.to, proxy) {
         (Some(to), _) => {
-            let to = command_line::masked(&[to.into()]).concat();
+            let to = command_line::masked(&[to]).concat();
             let path = uri::origin_form(&to);
             note!("give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
             to
@@ -248,7 +249,7 @@ fn writer(
     stop: &AtomicBool,
 ) -> Result<Writer> {
     let servers = arguments.to.clone().unwrap_or_else(|| format!("--intercept {}", arguments.intercept.join(",")));
-    let source = if arguments.keep_secrets { servers } else { command_line::masked(&[servers.into()]).concat() };
+    let source = if arguments.keep_secrets { servers } else { command_line::masked(&[servers]).concat() };
     let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
     let info = target::capture_info(CaptureKind::Proxy, source);
     let options = target::store_options(arguments.keep_secrets, redaction);

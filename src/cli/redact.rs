@@ -43,7 +43,7 @@ impl Redact {
     }
 }
 
-#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+#[cfg(all(feature = "attach", target_os = "linux"))]
 impl Redact {
     /// The options as words of a command line, valid in any working directory.
     pub fn words(&self) -> Result<Vec<std::ffi::OsString>> {

@@ -46,7 +46,7 @@ pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
     let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let mut environment = environment::of_user(env::vars_os().collect(), user.as_ref());
     let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
-    let recorded = recorded(&arguments, redaction);
+    let recorded = target::recorded_command(&arguments.command, arguments.keep_secrets, redaction);
     let server = Server { recorded, command: arguments.command, name: None, seals: false };
     match rights {
         Rights::Pipes(watched, packets) => {
@@ -90,7 +90,8 @@ enum Rights {
 
 impl Rights {
     fn open(buffer: u32, keep_secrets: bool) -> Rights {
-        let shown: fn(Vec<String>) -> Vec<String> = if keep_secrets { |command| command } else { masked };
+        let shown: fn(Vec<String>) -> Vec<String> =
+            if keep_secrets { |command| command } else { |command| command_line::masked(&command) };
         match WatchedClient::prepare(&own_streams(), buffer << 20, shown) {
             Ok(watched) => Rights::Pipes(Box::new(watched), packets(buffer)),
             Err(why) => Rights::Nothing(why),
@@ -107,22 +108,6 @@ fn packets(buffer: u32) -> Result<Live> {
 fn setcap() -> String {
     let program = env::current_exe().map_or_else(|_| "mcptap".into(), |path| path.display().to_string());
     format!("sudo setcap {CAPABILITIES},cap_net_raw=ep {program}")
-}
-
-fn masked(command: Vec<String>) -> Vec<String> {
-    command_line::masked(&command.into_iter().map(OsString::from).collect::<Vec<_>>())
-}
-
-/// The command line as it is recorded.
-fn recorded(arguments: &RunClient, redaction: Option<&Redaction>) -> Vec<String> {
-    let mut words: Vec<String> = match arguments.keep_secrets {
-        true => arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        false => command_line::masked(&arguments.command),
-    };
-    if let Some(redaction) = redaction {
-        words.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
-    }
-    words
 }
 
 /// The folders that may be in memory, the most private one first.

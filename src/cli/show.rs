@@ -297,11 +297,10 @@ impl Timeline {
     /// belongs to it.
     fn operation(&mut self, opened: &Opened, message: &Message) -> Result<()> {
         let Some(capture) = opened.reader.capture_of(message.session)? else { return Ok(()) };
-        let scope = Scope::Session(message.session);
-        let own = opened.reader.message_rows(scope, Page::from(RowKey::new(capture, message.number.0), 1))?.pop();
+        let own = opened.reader.message_row(RowKey::new(capture, message.number.0))?;
         let Some(operation) = own.and_then(|row| row.operation) else { return Ok(()) };
         let filter = Filter::parse(&format!("operation = {}", operation.0))?;
-        let rows = opened.reader.matching(&filter, scope, Page::first(OPERATION + 1))?;
+        let rows = opened.reader.matching(&filter, Scope::Session(message.session), Page::first(OPERATION + 1))?;
         writeln!(self.out, "        part of operation {}:", operation.0)?;
         for row in rows.iter().take(OPERATION) {
             let method = safe::visible(row.method.as_deref().unwrap_or("no method"));

@@ -34,12 +34,12 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     if arguments.list_interfaces {
         return list();
     }
-    let filter = filter::parse(arguments.filter.as_deref())?;
+    let filter = filter::parse(arguments.recording.filter.as_deref())?;
     let redaction = arguments.decoding.redaction()?;
     if redaction.is_some() && arguments.write.is_some() {
         bail!("--write would write the packets as captured, with the values that are redacted: leave one of them out");
     }
-    let wanted = telemetry::wanted(&arguments.telemetry)?;
+    let wanted = telemetry::wanted(&arguments.recording.telemetry)?;
     let interface = arguments.interface.clone().unwrap_or_default();
     let live = Live::open(&LiveOptions {
         interface: interface.clone(),
@@ -60,7 +60,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     // free space anyway.
     let mut folder = env::temp_dir();
     let mut recording = None;
-    let saver = if arguments.no_save {
+    let saver = if arguments.recording.no_save {
         None
     } else {
         let info = target::capture_info(CaptureKind::Sniff, interface.clone());
@@ -71,7 +71,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         recording = Some((writer.place().clone(), writer.capture()));
         Some(Saver::new(writer, true))
     };
-    let shipper = recording.as_ref().and_then(|(place, _)| ship::beside(&arguments.dataset, place.path(), ship::say));
+    let shipper =
+        recording.as_ref().and_then(|(place, _)| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
     #[cfg(all(feature = "attach", target_os = "linux"))]
     secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
     note!("capturing on {interface}; Ctrl-C ends it");
@@ -85,7 +86,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         stop_after(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)), Arc::clone(&stop))?;
     }
     let limit = MessageLimit { messages: arguments.count, stop: Arc::clone(&stop), waiting: Some(gauge.clone()) };
-    let printer = Printer::new(arguments.json, colour, filter, true);
+    let printer = Printer::new(arguments.recording.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(raw, Both(telemetry, saver)));
     let keys = arguments.decoding.key_log(true);
     #[cfg(all(feature = "attach", target_os = "linux"))]

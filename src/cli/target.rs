@@ -1,5 +1,6 @@
 //! The target of a command: a capture file, a saved session or a database.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ use crate::source::live::User;
 use crate::store::{
     self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer,
 };
-use crate::view::{secrets, units};
+use crate::view::{command_line, secrets, units};
 
 /// Number of attempts to open a locked database, and the pause between them. In the meantime
 /// observed traffic waits in the queue.
@@ -224,6 +225,18 @@ pub fn decode(
 /// The record with which a capture begins: this process, now. `source` is its name in lists.
 pub fn capture_info(kind: CaptureKind, source: String) -> CaptureInfo {
     CaptureInfo { kind, source, process: std::process::id(), started: saver::now(), ..CaptureInfo::default() }
+}
+
+/// The command line of a server or a client as it is recorded.
+pub fn recorded_command(words: &[OsString], keep_secrets: bool, redaction: Option<&Redaction>) -> Vec<String> {
+    let mut recorded = match keep_secrets {
+        true => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        false => command_line::masked(words),
+    };
+    if let Some(redaction) = redaction {
+        recorded.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
+    }
+    recorded
 }
 
 /// The kind of a capture that is read from files.

@@ -24,7 +24,7 @@ use crate::source::command::names_mcp;
 use crate::source::first_line::HeldStart;
 use crate::source::stdio::{self, Observations, Receipts, Server};
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Saved, WriteOptions};
-use crate::view::{command_line, secrets};
+use crate::view::secrets;
 
 /// The time for which a transaction waits for other writers before the recording goes on in a file
 /// beside the database. A writer of live traffic locks it for milliseconds. The host waits for the
@@ -43,14 +43,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         bail!("{first} is not a program: write the command of the server behind --, and its name as --name {first}");
     }
     let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
-    let mut recorded = if arguments.keep_secrets {
-        arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-    } else {
-        command_line::masked(&arguments.command)
-    };
-    if let Some(redaction) = redaction {
-        recorded.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
-    }
+    let recorded = target::recorded_command(&arguments.command, arguments.keep_secrets, redaction);
     let (source, names_mcp) = (recorded.join(" "), names_mcp(&recorded));
     let pruning = Pruning::new(arguments.name.as_deref(), &arguments.prune);
     let server = Server { command: arguments.command, recorded, name: arguments.name, seals: redaction.is_some() };

@@ -21,7 +21,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{Direction, Side, uri};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Session, SessionNumber};
-use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
+use crate::store::{CaptureId, RowKey, StoreReader};
 
 use body::{Bodies, DecodedBody};
 use exchange_map::ExchangeMap;
@@ -111,9 +111,7 @@ impl<'a> Har<'a> {
         for (_, message) in carried {
             mcp.messages.push(message.0);
             let key = RowKey::new(capture, message.0);
-            let Some(row) = self.reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop() else {
-                continue;
-            };
+            let Some(row) = self.reader.message_row(key)? else { continue };
             mcp.has_two_clocks |= row.is_paired() && row.latency.is_none();
             mcp.method = mcp.method.or(row.method);
             if row.findings > 0 {

@@ -136,15 +136,9 @@ impl StoreReader {
     /// Messages with their text. The page ends early after 16 MiB of text, so only an empty page is
     /// the end of the list.
     pub fn messages(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<Message>> {
-        let mut messages = Vec::new();
-        let mut bytes = 0;
-        self.select_messages(scope, page, TEXT, |row| {
-            let message = self.read_message(row)?;
-            bytes += message.raw.len();
-            messages.push(message);
-            Ok(bytes < PAGE_BYTES)
-        })?;
-        Ok(messages)
+        let mut texts = MessagePage::new(self);
+        self.select_messages(scope, page, TEXT, |row| texts.add(row))?;
+        Ok(texts.messages)
     }
 
     /// Rows `position`, `position + 1` … of a session (from 1), without their text, for a list
@@ -205,14 +199,10 @@ impl StoreReader {
         limit: usize,
     ) -> anyhow::Result<Vec<Message>> {
         let page: Page<RowKey> = Page::first(limit);
-        let (mut messages, mut bytes) = (Vec::new(), 0);
-        self.select_positions(session, (position, i64::MAX), page.order, page.limit(), TEXT, |row| {
-            let message = self.read_message(row)?;
-            bytes += message.raw.len();
-            messages.push(message);
-            Ok(bytes < PAGE_BYTES)
-        })?;
-        Ok(messages)
+        let mut texts = MessagePage::new(self);
+        let positions = (position, i64::MAX);
+        self.select_positions(session, positions, page.order, page.limit(), TEXT, |row| texts.add(row))?;
+        Ok(texts.messages)
     }
 
     /// The smallest and the largest message number of a session.
@@ -241,14 +231,9 @@ impl StoreReader {
         let (_, last) = RowKey::all(first.capture());
         let page: Page<RowKey> = Page::first(limit);
         let parameters: [&dyn ToSql; 4] = [&first.0, &last, &page.limit(), &session.0];
-        let (mut messages, mut bytes) = (Vec::new(), 0);
-        self.select_where("id", "+session = ?4 AND id", page.order, TEXT, &parameters, &mut |row| {
-            let message = self.read_message(row)?;
-            bytes += message.raw.len();
-            messages.push(message);
-            Ok(bytes < PAGE_BYTES)
-        })?;
-        Ok(messages)
+        let mut texts = MessagePage::new(self);
+        self.select_where("id", "+session = ?4 AND id", page.order, TEXT, &parameters, &mut |row| texts.add(row))?;
+        Ok(texts.messages)
     }
 
     /// The number of messages in a part of the database.
@@ -265,12 +250,16 @@ impl StoreReader {
         Ok(count as u64)
     }
 
+    /// The message with this key, without its text.
+    pub fn message_row(&self, key: RowKey) -> anyhow::Result<Option<MessageRow>> {
+        let row = self.message_rows(Scope::Capture(key.capture()), Page::from(key, 1))?.pop();
+        Ok(row.filter(|row| row.key() == key))
+    }
+
     /// The message with this key, with its text.
     pub fn message(&self, key: RowKey) -> anyhow::Result<Option<Message>> {
-        Ok(self
-            .messages(Scope::Capture(key.capture()), Page::from(key, 1))?
-            .into_iter()
-            .find(|message| message.number.0 == key.number()))
+        let message = self.messages(Scope::Capture(key.capture()), Page::from(key, 1))?.pop();
+        Ok(message.filter(|message| message.number.0 == key.number()))
     }
 
     /// The message of a session with this number, with its text.
@@ -371,5 +360,26 @@ impl StoreReader {
             }
         }
         Ok(small.with_text(text, rules, self.limits()))
+    }
+}
+
+/// Messages with their texts. It is full after 16 MiB of text.
+struct MessagePage<'r> {
+    reader: &'r StoreReader,
+    messages: Vec<Message>,
+    bytes: usize,
+}
+
+impl MessagePage<'_> {
+    fn new(reader: &StoreReader) -> MessagePage<'_> {
+        MessagePage { reader, messages: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds the message of a row. Returns whether there is room for more.
+    fn add(&mut self, row: &Row<'_>) -> anyhow::Result<bool> {
+        let message = self.reader.read_message(row)?;
+        self.bytes += message.raw.len();
+        self.messages.push(message);
+        Ok(self.bytes < PAGE_BYTES)
     }
 }

@@ -111,7 +111,7 @@ impl Collector {
             drop::<Sender<Infallible>>(alive);
         };
         thread::Builder::new().name("telemetry".to_owned()).spawn(run).context("cannot start a thread")?;
-        let url = command_line::masked(&[otlp.traces.clone().into()]).concat();
+        let url = command_line::masked(&[&otlp.traces]).concat();
         Ok(Collector { url, spans, ending, ended, offered: 0, shared })
     }
 

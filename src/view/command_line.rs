@@ -12,7 +12,7 @@
 //!  postgres://user:abc@host/db
 //! ```
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::ops::Range;
 
 use super::secrets::{self as view_secrets, password_of_uri};
@@ -20,15 +20,15 @@ use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::{http, secrets};
 
 /// The words with each byte of a secret replaced.
-pub fn masked(words: &[OsString]) -> Vec<String> {
+pub fn masked(words: &[impl AsRef<OsStr>]) -> Vec<String> {
     masked_with(view_secrets::key(), words)
 }
 
-fn masked_with(key: Option<MaskKey>, words: &[OsString]) -> Vec<String> {
+fn masked_with(key: Option<MaskKey>, words: &[impl AsRef<OsStr>]) -> Vec<String> {
     let mut value_of_secret = false;
     let mut shown = Vec::with_capacity(words.len());
     for word in words {
-        let mut word = word.to_string_lossy().into_owned();
+        let mut word = word.as_ref().to_string_lossy().into_owned();
         // In `--token --verbose` the option `--token` has no value.
         if value_of_secret && !word.starts_with("--") {
             word = mask(key, &word, 0..word.len());
@@ -81,9 +81,15 @@ pub fn quoted(words: &[String]) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
     let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
         true => word.clone(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+        false => in_quotes(word),
     };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// A word between single quotes, where no character is special to a shell (POSIX Shell Command
+/// Language section 2.2.2).
+pub fn in_quotes(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The word with this range masked. It keeps its length, so that other ranges stay correct.
@@ -141,7 +147,7 @@ mod tests {
     use super::*;
 
     fn shown(words: &[&str]) -> String {
-        masked_with(None, &words.iter().map(OsString::from).collect::<Vec<_>>()).join(" ")
+        masked_with(None, words).join(" ")
     }
 
     #[test]
@@ -182,7 +188,7 @@ mod tests {
     fn tokens_are_masked_wherever_they_are() {
         let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
         let words = ["server", token, &format!("--api-key={token}"), &format!("http://h/{token}/mcp")];
-        let shown = masked(&words.map(OsString::from));
+        let shown = masked(&words);
         let hidden = shown[1].as_str();
         assert!(hidden.starts_with("********") && !hidden.ends_with('*') && hidden.len() == token.len());
         // Equal tokens have equal tags.
@@ -207,8 +213,7 @@ mod tests {
         /// Only values change, and no word becomes longer or shorter.
         #[test]
         fn any_words_are_shown(words in prop::collection::vec("(token|a|=|:|--|\"|'|&| |é|://|@){0,8}", 0..4)) {
-            let given: Vec<OsString> = words.iter().map(OsString::from).collect();
-            let shown = masked_with(None, &given);
+            let shown = masked_with(None, &words);
             prop_assert_eq!(shown.len(), words.len());
             for (shown, word) in shown.iter().zip(&words) {
                 prop_assert_eq!(shown.len(), word.len());

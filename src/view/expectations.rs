@@ -10,7 +10,7 @@ use super::{overview, safe};
 use crate::capture::PacketNumber;
 use crate::filter::{Comparison, Expectation, Filter, MessageMeasure, Quantity, Requirement, Statistic, ToolsMeasure};
 use crate::mcp::{MessageNumber, Session, SessionNumber};
-use crate::store::{MessageRow, Page, RowKey, Scope, StoreReader};
+use crate::store::{MessageRow, RowKey, Scope, StoreReader};
 
 /// Maximum number of messages that are named for one expectation. Services cut long texts
 /// in worse ways.
@@ -271,8 +271,8 @@ impl Judge<'_> {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
             let holds = comparison.holds(value, bound);
             if !holds && let Some(capture) = self.reader.capture_of(session.number)? {
-                let page = Page::from(RowKey::new(capture, listed.message.0), 1);
-                self.reader.message_rows(Scope::Capture(capture), page)?.into_iter().for_each(|row| named.add(row));
+                let row = self.reader.message_row(RowKey::new(capture, listed.message.0))?;
+                row.into_iter().for_each(|row| named.add(row));
             }
             let weight = if comparison.is_upper() { value } else { value.saturating_neg() };
             if worst.as_ref().is_none_or(|(known, other, _)| (!holds, weight) > (!known, *other)) {

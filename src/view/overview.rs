@@ -160,8 +160,7 @@ pub fn read(reader: &StoreReader, session: &Session) -> Result<Overview> {
         }
     }
     if let Some(count) = first_call
-        && let Some(row) =
-            reader.message_rows(Scope::Capture(capture), Page::from(RowKey::new(capture, count.first.0), 1))?.pop()
+        && let Some(row) = reader.message_row(RowKey::new(capture, count.first.0))?
     {
         overview.timeline.push((row.time, "first call of a tool".to_owned(), row.number));
         overview.timeline.sort_by_key(|(_, _, number)| *number);

@@ -25,7 +25,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::ConnectionKind;
 use crate::mcp::{Carrier, Message, MessageNumber};
-use crate::store::{CaptureId, MessageRow, Page, RowKey, Scope, StoreReader, StoredPacket};
+use crate::store::{CaptureId, MessageRow, RowKey, StoreReader, StoredPacket};
 
 /// Maximum number of connections whose round trips are remembered. Some servers need a new
 /// connection for each call.
@@ -218,9 +218,7 @@ impl<'r> Clock<'r> {
     }
 
     fn row(&self, number: MessageNumber) -> Result<Option<MessageRow>> {
-        let page = Page::from(RowKey::new(self.capture, number.0), 1);
-        let row = self.reader.message_rows(Scope::Capture(self.capture), page)?.pop();
-        Ok(row.filter(|row| row.number == number))
+        self.reader.message_row(RowKey::new(self.capture, number.0))
     }
 
     fn exchange(&self, sent: TimedMessage<'_>) -> Result<Option<Exchange>> {

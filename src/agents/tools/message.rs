@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::search::{FoundMessage, found};
 use crate::agents::answer::{MaxBytes, NOTICE, Room};
 use crate::agents::recorded::{Recorded, masked, name};
-use crate::store::{FindingRow, Page, RowKey, Scope, StoreReader};
+use crate::store::{FindingRow, RowKey, StoreReader};
 use crate::view::layers::{self, StoredSession};
 
 pub const DESCRIPTION: &str = "Reads one message: its text, the protocol rules that it breaks with the remedy for \
@@ -103,8 +103,7 @@ struct LayerRow {
 pub fn read(reader: &StoreReader, arguments: MessageArguments) -> Result<WholeMessage> {
     let (session, capture) = super::session(reader, arguments.session)?;
     let key = RowKey::new(capture, arguments.message);
-    let row = reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop();
-    let row = row.filter(|row| row.key() == key && row.session == session.number);
+    let row = reader.message_row(key)?.filter(|row| row.session == session.number);
     let (Some(row), Some(message)) = (row, reader.message(key)?) else {
         bail!("session {} has no message {}: search_messages lists its messages", session.number.0, arguments.message);
     };

@@ -12,7 +12,7 @@ use crate::decode::json::{Object, array};
 use crate::filter::Filter;
 use crate::mcp::content::{Status, body};
 use crate::mcp::{MessageNumber, Session};
-use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
+use crate::store::{CaptureId, RowKey, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::overview;
 
@@ -140,9 +140,7 @@ pub fn statistics(reader: &StoreReader, arguments: StatisticsArguments) -> Resul
         let note = note?.note;
         let (requests, is_cancelled) = note.kind.settled_requests();
         for request in requests {
-            let row =
-                reader.message_rows(Scope::Capture(capture), Page::from(RowKey::new(capture, request.0), 1))?.pop();
-            let row = row.filter(|row| row.number == *request && row.answered_by.is_none());
+            let row = reader.message_row(RowKey::new(capture, request.0))?.filter(|row| row.answered_by.is_none());
             let Some(calls) = row.and_then(|row| called.get_mut(&row.subject?)) else { continue };
             calls.unanswered = calls.unanswered.saturating_sub(1);
             *(if is_cancelled { &mut calls.cancelled } else { &mut calls.errors }) += 1;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Redact;
+use super::{Recording, Redact};
 
 /// Arguments of `mcptap attach`.
 #[derive(Debug, Args)]
@@ -23,22 +23,10 @@ pub struct Attach {
     /// Size of the kernel buffer in MiB, a power of two
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub buffer: u32,
-    /// Options for live telemetry.
+    /// What is printed, saved and sent.
     #[command(flatten)]
-    pub telemetry: super::Telemetry,
-    /// Print only messages that match this filter (docs/filter.md)
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Option<String>,
-    /// Print JSON lines instead of text
-    #[arg(long)]
-    pub json: bool,
+    pub recording: Recording,
     /// Options that redact values.
     #[command(flatten)]
     pub redact: Redact,
-    /// Do not save to the database
-    #[arg(long, conflicts_with = "dataset")]
-    pub no_save: bool,
-    /// The dataset that gets what is saved, while it is recorded.
-    #[command(flatten)]
-    pub dataset: super::DatasetTarget,
 }

@@ -28,7 +28,7 @@ pub const ATTACH: &str = "Examples:
 Nothing is restarted. Only the named processes, and the children that they start later, are watched
 (docs/attach.md).";
 
-#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+#[cfg(all(feature = "attach", target_os = "linux"))]
 pub const RUN: &str = "Examples:
   sudo mcptap run -- node client.js
   sudo mcptap run -- my-agent --model x

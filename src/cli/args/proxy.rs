@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Redact;
+use super::{Recording, Redact};
 
 /// Arguments of `mcptap proxy`.
 #[derive(Debug, Args)]
@@ -50,22 +50,10 @@ pub struct Proxy {
     /// Show and save Authorization, Cookie and similar fields as sent, not masked
     #[arg(long)]
     pub keep_secrets: bool,
-    /// Options for live telemetry.
+    /// What is printed, saved and sent.
     #[command(flatten)]
-    pub telemetry: super::Telemetry,
-    /// Print only messages that match this filter (docs/filter.md)
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Option<String>,
-    /// Print JSON lines instead of text
-    #[arg(long)]
-    pub json: bool,
+    pub recording: Recording,
     /// Options that redact values.
     #[command(flatten)]
     pub redact: Redact,
-    /// Do not save to the database
-    #[arg(long, conflicts_with = "dataset")]
-    pub no_save: bool,
-    /// The dataset that gets what is saved, while it is recorded.
-    #[command(flatten)]
-    pub dataset: super::DatasetTarget,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Decoding;
+use super::{Decoding, Recording};
 
 /// Arguments of `mcptap sniff`.
 #[derive(Debug, Args)]
@@ -42,19 +42,7 @@ pub struct Sniff {
     /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// Options for live telemetry.
+    /// What is printed, saved and sent.
     #[command(flatten)]
-    pub telemetry: super::Telemetry,
-    /// Print only messages that match this filter (docs/filter.md)
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Option<String>,
-    /// Print JSON lines instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Do not save to the database
-    #[arg(long, conflicts_with = "dataset")]
-    pub no_save: bool,
-    /// The dataset that gets what is saved, while it is recorded.
-    #[command(flatten)]
-    pub dataset: super::DatasetTarget,
+    pub recording: Recording,
 }

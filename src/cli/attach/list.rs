@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{command, hidden, masked};
+use super::{command, hidden};
 use crate::cli::args::Colour;
 use crate::cli::output::{self, note};
 use crate::source::attach::http_pairs::{self, Evidence};
@@ -24,7 +24,7 @@ use crate::source::attach::visibility::{self, HttpVisibility};
 use crate::source::attach::{HttpPair, Pair, Snapshot};
 use crate::source::command::program;
 use crate::view::paint::{Paint, Tone};
-use crate::view::safe;
+use crate::view::{command_line, safe};
 
 /// The most addresses of a pair that a line shows.
 const ADDRESSES: usize = 3;
@@ -60,7 +60,7 @@ struct Page<'p> {
 
 impl Page<'_> {
     fn words(&self, process: u32) -> Vec<String> {
-        masked(command(self.snapshot, process))
+        command_line::masked(&command(self.snapshot, process))
     }
 
     fn party(&self, process: u32) -> Value {

@@ -166,7 +166,7 @@ fn container(root: &Path, cgroups: &str) -> Option<&'static str> {
 /// Checks a way of recording on this machine.
 pub(super) fn check(way: Way) -> CheckResult {
     let program = env::current_exe().map_or_else(|_| "mcptap".into(), |path| path.display().to_string());
-    if !cfg!(all(feature = "attach", feature = "live", target_os = "linux", target_arch = "x86_64")) {
+    if !cfg!(all(feature = "attach", target_os = "linux", target_arch = "x86_64")) {
         return Ok((Health::Note, format!("{}: it takes Linux on x86-64, and a build with it", way.otherwise())));
     }
     Ok(Facts::read(Path::new("/")).check(way, &program))

@@ -12,7 +12,7 @@ use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::mcp::content::Status;
-use crate::store::{MessageRow, NoteRow, Page, RowKey, Scope, StoreReader};
+use crate::store::{MessageRow, NoteRow, RowKey, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
@@ -132,12 +132,10 @@ impl Figures {
                 self.last_note = Some((note.time, number));
                 let (requests, is_cancelled) = note.kind.settled_requests();
                 for request in requests {
-                    let page = Page::from(RowKey::new(capture, request.0), 1);
-                    let row = reader.message_rows(Scope::Capture(capture), page)?.pop();
-                    let is_open = |row: &MessageRow| {
-                        row.number == *request && row.kind == Kind::Request && row.answered_by.is_none()
-                    };
-                    if let Some(row) = row.filter(is_open) {
+                    if let Some(row) = reader.message_row(RowKey::new(capture, request.0))?
+                        && row.kind == Kind::Request
+                        && row.answered_by.is_none()
+                    {
                         let figures = &mut self.call(&row).figures;
                         figures.settled += 1;
                         *(if is_cancelled { &mut figures.cancelled } else { &mut figures.errors }) += 1;

@@ -3,6 +3,7 @@
 use crate::decode::Direction;
 use crate::decode::exchange::Exchange;
 use crate::mcp::{Message, Peers, Session};
+use crate::view::command_line::in_quotes;
 
 /// Header fields that curl writes itself, or that belong to the old connection.
 const LEFT_OUT: [&str; 6] =
@@ -21,22 +22,19 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
         (None, Peers::Process { .. }) => return None,
     };
     let target = exchange.target.as_deref()?;
-    let mut line =
-        format!("curl -sS -N -X {} {}", quoted(exchange.method.as_deref()?), quoted(&format!("http://{host}{target}")));
+    let mut line = format!(
+        "curl -sS -N -X {} {}",
+        in_quotes(exchange.method.as_deref()?),
+        in_quotes(&format!("http://{host}{target}"))
+    );
     for (name, value) in exchange.request.fields.iter() {
         // The pseudo-fields of HTTP/2 are in the method and the URL.
         if !name.starts_with(':') && !LEFT_OUT.iter().any(|left_out| left_out.eq_ignore_ascii_case(name)) {
-            line.push_str(&format!(" -H {}", quoted(&format!("{name}: {value}"))));
+            line.push_str(&format!(" -H {}", in_quotes(&format!("{name}: {value}"))));
         }
     }
-    line.push_str(&format!(" --data-raw {}", quoted(&String::from_utf8_lossy(&message.raw))));
+    line.push_str(&format!(" --data-raw {}", in_quotes(&String::from_utf8_lossy(&message.raw))));
     Some(line)
-}
-
-/// Quotes a word for a shell. Between single quotes no character is special (POSIX Shell
-/// Command Language, 2.2.2).
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -45,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_shell_takes_hostile_words_as_they_are() {
-        assert_eq!(quoted("a'; rm -rf ~ #"), r"'a'\''; rm -rf ~ #'");
-        assert_eq!(quoted("$(id) `id` \\"), r"'$(id) `id` \'");
+        assert_eq!(in_quotes("a'; rm -rf ~ #"), r"'a'\''; rm -rf ~ #'");
+        assert_eq!(in_quotes("$(id) `id` \\"), r"'$(id) `id` \'");
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::mcp::link::Why;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
+use crate::store::{CaptureId, RowKey, StoreReader};
 use crate::view::units::count;
 
 /// Maximum number of operations that are listed: the first ones.
@@ -36,12 +36,8 @@ pub fn read(reader: &StoreReader, capture: CaptureId, session: SessionNumber) ->
     linked.truncate(LISTED);
     let mut operations = Vec::new();
     for (first, links) in linked {
-        let page = Page::from(RowKey::new(capture, first.0), 1);
-        let row = reader.message_rows(Scope::Capture(capture), page)?.pop().filter(|row| row.number == first);
-        let name = row.map(|row| {
-            let parts = [row.method, row.subject].into_iter().flatten();
-            parts.collect::<Vec<_>>().join(" ")
-        });
+        let row = reader.message_row(RowKey::new(capture, first.0))?;
+        let name = row.map(|row| [row.method, row.subject].into_iter().flatten().collect::<Vec<_>>().join(" "));
         // That a response belongs to it adds nothing to its request.
         let links: Vec<_> = links.into_iter().filter(|(why, _)| *why != Why::Answer).collect();
         if !links.is_empty() {

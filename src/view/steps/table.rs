@@ -360,14 +360,9 @@ impl PageReader<'_> {
     }
 
     fn event(&mut self, number: u64) -> Result<Option<Step>> {
-        let page = Page::from(RowKey::new(self.capture, number), 1);
-        let own = |message: &MessageRow| (message.session, message.number.0) == (self.record.number, number);
-        let message = self.reader.message_rows(Scope::Capture(self.capture), page)?.pop().filter(own);
-        let Some((message, exchange)) =
-            message.and_then(|message| message.exchange.map(|exchange| (message, exchange)))
-        else {
-            return Ok(None);
-        };
+        let message = self.reader.message_row(RowKey::new(self.capture, number))?;
+        let Some(message) = message.filter(|message| message.session == self.record.number) else { return Ok(None) };
+        let Some(exchange) = message.exchange else { return Ok(None) };
         Ok(self.exchange_with_roles(exchange)?.map(|(_, roles)| of_frame(&roles, &message)))
     }
 }
