@@ -44,7 +44,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
         bail!("a filter selects messages, not packets: pcapng cannot be combined with --filter");
     }
     if format == Format::Parquet && cfg!(not(feature = "parquet")) {
-        bail!("this mcptap was built without Parquet: use --format jsonl, or build it with the feature parquet");
+        bail!(super::lacking("Parquet"));
     }
     let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
     let filter = filter.as_ref();

@@ -26,7 +26,5 @@ pub fn run(arguments: Mcp, db: Option<PathBuf>) -> Result<ExitCode> {
 
 #[cfg(not(feature = "agents"))]
 pub fn run(_: Mcp, _: Option<PathBuf>) -> Result<ExitCode> {
-    anyhow::bail!(
-        "this mcptap was built without the server for agents: packages have it, and so has a build with \"cargo install mcptap --features full\""
-    )
+    anyhow::bail!(super::lacking("the server for agents"))
 }

@@ -118,9 +118,27 @@ const KNOWN_WORDS: &[(&[&str], &str)] = &[
     (&["convert", "save"], "\"mcptap export\" writes other formats, \"mcptap read --save\" saves a capture"),
 ];
 
-/// The command to use in place of an unknown one that people know from other programs.
+/// Commands that only some builds have.
+const OPTIONAL_COMMANDS: &[&str] =
+    &["attach", "ca", "dataset", "proxy", "run", "ship", "sniff", "tui", "web", "wireshark"];
+
+/// The error of a build that lacks a part of the program.
+fn lacking(part: &str) -> String {
+    format!(
+        "this mcptap was built without {part}: packages have it, and so has a build with \"cargo install mcptap --features full\""
+    )
+}
+
+/// The words for an unknown command: why this build lacks it, or what to use in place of one that
+/// people know from other programs.
 fn suggestion(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    if OPTIONAL_COMMANDS.contains(&word.as_str()) {
+        return Some(match ["attach", "run"].contains(&word.as_str()) && cfg!(not(target_os = "linux")) {
+            true => format!("the command {word} works on Linux only"),
+            false => lacking(&format!("the command {word}")),
+        });
+    }
     let (_, text) = KNOWN_WORDS.iter().find(|(words, _)| words.contains(&word.as_str()))?;
     Some(format!("there is no command {word}: {text}"))
 }
@@ -240,9 +258,16 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     causes.into_iter().any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
-#[cfg(all(test, feature = "tui"))]
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_full_program_has_all_commands() {
+        let program = Arguments::command();
+        OPTIONAL_COMMANDS.iter().for_each(|name| assert!(program.find_subcommand(name).is_some(), "{name}"));
+    }
 
     fn meant(line: &str) -> String {
         let words = with_command(line.split(' ').map(OsString::from).collect());

@@ -6,7 +6,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
-use similar::{Algorithm, DiffOp, capture_diff_slices};
+use similar::DiffOp;
+
+use super::alignment::align;
 
 /// The most differences that are listed for one answer. With more of them, reading the two
 /// texts is easier.
@@ -96,7 +98,7 @@ impl Walk<'_> {
             return self.run((old, head), (new, head));
         }
         let texts = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>();
-        for operation in capture_diff_slices(Algorithm::Myers, &texts(old), &texts(new)) {
+        for operation in align(&texts(old), &texts(new), None) {
             if let DiffOp::Equal { .. } = operation {
                 continue;
             }

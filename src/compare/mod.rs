@@ -10,6 +10,7 @@
 //!                        what varies)
 //! ```
 
+pub mod alignment;
 pub mod answer;
 pub mod difference;
 pub mod json;

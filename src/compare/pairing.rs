@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use similar::{Algorithm, DiffOp, capture_diff_slices};
+use similar::DiffOp;
 
+use super::alignment::align;
 use super::answer::{Answer, Verdict, compare_answers};
 use super::label::Label;
 use super::report::{Outcome, Pair, Party, Report};
@@ -175,7 +176,7 @@ fn pairs<'a>([old, new]: [&'a [ComparableRequest]; 2]) -> Pairs<'a> {
     let questions =
         |requests: &[ComparableRequest]| requests.iter().map(|requests| requests.question).collect::<Vec<_>>();
     let mut pairs = Vec::new();
-    for operation in capture_diff_slices(Algorithm::Myers, &questions(old), &questions(new)) {
+    for operation in align(&questions(old), &questions(new), None) {
         let (from, to) = (&old[operation.old_range()], &new[operation.new_range()]);
         match operation {
             DiffOp::Equal { .. } => pairs.extend(from.iter().map(Some).zip(to.iter().map(Some))),

@@ -11,8 +11,9 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
+use similar::{DiffOp, group_diff_ops};
 
+use super::alignment::align;
 use super::difference::{Change, Difference, LISTED, name_of};
 use super::report::{Outcome, Pair, Replacement, Report};
 use crate::view::paint::{Paint, Tone};
@@ -226,40 +227,45 @@ fn unified(out: &mut String, old: &str, new: &str, style: Style) {
         one_sided(out, old, '-', style);
         return one_sided(out, new, '+', style);
     }
-    let diff = TextDiff::from_lines(old, new);
-    for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
+    let (old, new) = (with_ends(old), with_ends(new));
+    for (index, group) in group_diff_ops(align(&old, &new, None), CONTEXT).iter().enumerate() {
         if index > 0 {
             let _ = writeln!(out, "      ⋮");
         }
-        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
-            let sign = match change.tag() {
-                ChangeTag::Equal => ' ',
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
+        for operation in group {
+            let (removed, added) = (&old[operation.old_range()], &new[operation.new_range()]);
+            let signed: &[(char, &[&str])] = match operation {
+                DiffOp::Equal { .. } => &[(' ', added)],
+                _ => &[('-', removed), ('+', added)],
             };
-            line(out, sign, change.value().trim_end_matches(['\r', '\n']), style);
+            for (sign, lines) in signed {
+                lines.iter().for_each(|text| line(out, *sign, without_end(text), style));
+            }
         }
     }
+}
+
+/// The lines of a text with their ends, since a missing end is a difference.
+fn with_ends(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
+}
+
+fn without_end(line: &str) -> &str {
+    line.trim_end_matches(['\r', '\n'])
 }
 
 /// Writes `old` to the left of `new`. Equal lines share a row.
 fn side_by_side(out: &mut String, old: &str, new: &str, style: Style) {
     let columns = (style.width.saturating_sub(9) / 2).clamp(20, 120);
-    let diff = TextDiff::from_lines(old, new);
-    let (mut removed, mut added): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (old, new) = (with_ends(old), with_ends(new));
     let mut rows: Vec<(Option<&str>, Option<&str>)> = Vec::new();
-    for change in diff.iter_all_changes() {
-        let text = change.value().trim_end_matches(['\r', '\n']);
-        match change.tag() {
-            ChangeTag::Delete => removed.push(text),
-            ChangeTag::Insert => added.push(text),
-            ChangeTag::Equal => {
-                flush(&mut rows, &mut removed, &mut added);
-                rows.push((Some(text), Some(text)));
-            }
-        }
+    for operation in align(&old, &new, None) {
+        let (old, new) = (&old[operation.old_range()], &new[operation.new_range()]);
+        let length = old.len().max(new.len());
+        rows.extend(
+            (0..length).map(|at| (old.get(at).copied().map(without_end), new.get(at).copied().map(without_end))),
+        );
     }
-    flush(&mut rows, &mut removed, &mut added);
     for (old, new) in rows.iter().take(SHOWN) {
         let mark = match (old, new) {
             (Some(_), None) => '<',
@@ -280,14 +286,6 @@ fn side_by_side(out: &mut String, old: &str, new: &str, style: Style) {
     if rows.len() > SHOWN {
         let _ = writeln!(out, "      … {}", count((rows.len() - SHOWN) as u64, "more line"));
     }
-}
-
-/// Adds rows that put removed lines beside the added lines that replaced them.
-fn flush<'a>(rows: &mut Vec<(Option<&'a str>, Option<&'a str>)>, removed: &mut Vec<&'a str>, added: &mut Vec<&'a str>) {
-    let length = removed.len().max(added.len());
-    rows.extend((0..length).map(|index| (removed.get(index).copied(), added.get(index).copied())));
-    removed.clear();
-    added.clear();
 }
 
 fn line(out: &mut String, sign: char, text: &str, style: Style) {

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
-use similar::TextDiff;
+use similar::diff_ratio;
 
 use super::script::{Script, Turn, TurnIndex};
 use crate::compare::Label;
+use crate::compare::alignment::align;
 use crate::compare::label::subject;
 use crate::decode::json::member;
 
@@ -195,7 +196,10 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
     let similarity = |(_, _, at): (bool, bool, TurnIndex)| {
         let turn = &script.turns[at];
         let known = loose(script.params(at).unwrap_or("{}"));
-        let ratio = |a: &str, b: &str| TextDiff::from_chars(cut(a), cut(b)).ratio();
+        let ratio = |a: &str, b: &str| {
+            let (a, b): (Vec<char>, Vec<char>) = (cut(a).chars().collect(), cut(b).chars().collect());
+            diff_ratio(&align(&a, &b, None), a.len(), b.len())
+        };
         compared.insert((turn.label.clone(), known.clone())).then(|| {
             let same_method = turn.label.method == label.method;
             (same_method, ratio(&name, &turn.label.to_string()), ratio(&question, &known), at)

@@ -2,6 +2,7 @@
 //! arrive: nothing flickers and nothing waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use super::data::{
@@ -62,6 +63,10 @@ impl<T, K: PartialEq> ForSession<T, K> {
     /// The answer, if it is about this session.
     pub fn of(&self, session: K) -> Option<&T> {
         self.0.as_ref().filter(|(own, _)| *own == session).map(|(_, answer)| answer)
+    }
+
+    fn set(&mut self, session: K, answer: T) {
+        self.0 = Some((session, answer));
     }
 }
 
@@ -160,63 +165,44 @@ impl AnswerCache {
         // Of most kinds only one answer is cached. The query of the replaced answer has to be sent
         // again when it is needed.
         self.sent.retain(|sent_query, _| !replaces(query, sent_query));
+        let evicted = match (query, answer) {
+            (Query::Messages { session, filter, page }, Answer::Messages(answer)) => {
+                self.messages.take((*session, filter.clone()), *page, answer)
+            }
+            (Query::Packets { session, scope, page }, Answer::Packets(answer)) => {
+                self.packets.take((*session, *scope), *page, answer)
+            }
+            (Query::Stderr { session, page }, Answer::Stderr(answer)) => self.stderr.take(*session, *page, answer),
+            (Query::Steps { session, page }, Answer::Steps(answer)) => self.steps.take(*session, *page, answer),
+            (query, answer) => return self.take_whole(query, answer),
+        };
+        // So are those of evicted pages.
+        let is_evicted = |sent_query: &Query| sent_query.page().is_some_and(|page| evicted.contains(&page));
+        self.sent.retain(|sent_query, _| discriminant(sent_query) != discriminant(query) || !is_evicted(sent_query));
+    }
+
+    /// Stores an answer that has no pages.
+    fn take_whole(&mut self, query: &Query, answer: Answer) {
         match (query, answer) {
             (Query::Sessions, Answer::Sessions(list)) => self.sessions = Some(list.rows),
             (Query::SessionSearch(filter), Answer::SessionsFound(found, complete)) => {
                 self.sessions_found = Some((filter.clone(), found, complete));
             }
             (Query::Unplaced, Answer::Unplaced(rows)) => self.unplaced = rows,
-            (Query::Messages { session, filter, page }, Answer::Messages(answer)) => {
-                let evicted = self.messages.take((*session, filter.clone()), *page, answer);
-                self.forget_sent(
-                    |sent_query| matches!(sent_query, Query::Messages { page, .. } if evicted.contains(page)),
-                );
-            }
-            (Query::Packets { session, scope, page }, Answer::Packets(answer)) => {
-                let evicted = self.packets.take((*session, *scope), *page, answer);
-                self.forget_sent(
-                    |sent_query| matches!(sent_query, Query::Packets { page, .. } if evicted.contains(page)),
-                );
-            }
-            (Query::Stderr { session, page }, Answer::Stderr(answer)) => {
-                let evicted = self.stderr.take(*session, *page, answer);
-                self.forget_sent(
-                    |sent_query| matches!(sent_query, Query::Stderr { page, .. } if evicted.contains(page)),
-                );
-            }
-            (Query::Notes(session), Answer::Notes(list)) => self.notes = ForSession(Some((*session, list.lines))),
+            (Query::Notes(session), Answer::Notes(list)) => self.notes.set(*session, list.lines),
             (Query::Detail(session, _), Answer::Detail(detail)) => {
                 self.detail = detail.map(|detail| (*session, Arc::from(detail)));
             }
-            (Query::Steps { session, page }, Answer::Steps(answer)) => {
-                let evicted = self.steps.take(*session, *page, answer);
-                self.forget_sent(
-                    |sent_query| matches!(sent_query, Query::Steps { page, .. } if evicted.contains(page)),
-                );
-            }
-            (Query::Findings(session), Answer::Findings(rows)) => self.findings = ForSession(Some((*session, rows))),
-            (Query::Statistics(session), Answer::Statistics(figures)) => {
-                self.statistics = ForSession(Some((*session, figures)))
-            }
-            (Query::AllServers(session), Answer::AllServers(rows)) => {
-                self.all_servers = ForSession(Some((*session, rows)))
-            }
-            (Query::Connections(session), Answer::Connections(rows)) => {
-                self.connections = ForSession(Some((*session, rows)))
-            }
+            (Query::Findings(session), Answer::Findings(rows)) => self.findings.set(*session, rows),
+            (Query::Statistics(session), Answer::Statistics(figures)) => self.statistics.set(*session, figures),
+            (Query::AllServers(session), Answer::AllServers(rows)) => self.all_servers.set(*session, rows),
+            (Query::Connections(session), Answer::Connections(rows)) => self.connections.set(*session, rows),
             (Query::Packet(session, _), Answer::Packet(packet)) => {
                 self.packet = ForSession(packet.map(|packet| (*session, Arc::from(packet))));
             }
-            (Query::Capabilities(session), Answer::Capabilities(rows)) => {
-                self.capabilities = ForSession(Some((*session, rows)))
-            }
+            (Query::Capabilities(session), Answer::Capabilities(rows)) => self.capabilities.set(*session, rows),
             _ => {}
         }
-    }
-
-    /// Forgets sent queries whose pages were evicted, so that they are sent again when needed.
-    fn forget_sent(&mut self, evicted: impl Fn(&Query) -> bool) {
-        self.sent.retain(|sent_query, _| !evicted(sent_query));
     }
 
     pub fn sessions(&self) -> Option<&[SessionRow]> {
@@ -276,6 +262,6 @@ fn replaces(query: &Query, other: &Query) -> bool {
         }
         (Query::Stderr { session, .. }, Query::Stderr { session: own, .. })
         | (Query::Steps { session, .. }, Query::Steps { session: own, .. }) => session != own,
-        _ => std::mem::discriminant(query) == std::mem::discriminant(other) && query != other,
+        _ => discriminant(query) == discriminant(other) && query != other,
     }
 }

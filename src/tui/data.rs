@@ -126,6 +126,17 @@ impl Query {
         matches!(self, Query::Messages { .. } | Query::Packets { .. } | Query::Stderr { .. })
     }
 
+    /// The page of a list that it asks for.
+    pub fn page(&self) -> Option<usize> {
+        match self {
+            Query::Messages { page, .. }
+            | Query::Packets { page, .. }
+            | Query::Stderr { page, .. }
+            | Query::Steps { page, .. } => Some(*page),
+            _ => None,
+        }
+    }
+
     /// Whether the query is answered before others, because the user waits for it.
     pub fn is_urgent(&self) -> bool {
         self.is_quick() || matches!(self, Query::Detail(..) | Query::Packet(..))

@@ -11,9 +11,9 @@ const WITHOUT_PARQUET: bool = cfg!(not(feature = "parquet"));
 const HEADING: &str = "Dataset";
 
 /// The place of a dataset.
-fn place(name: &str) -> Result<String, &'static str> {
+fn place(name: &str) -> Result<String, String> {
     match WITHOUT_PARQUET {
-        true => Err("this mcptap was built without Parquet: build it with the feature parquet"),
+        true => Err(crate::cli::lacking("Parquet")),
         false => Ok(name.to_owned()),
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn is_own(words: &[String], program: &Path) -> bool {
 
 /// Adds the server to a client. A client without a configuration gets one.
 pub(super) fn install(arguments: &Install, wrap: &WrapCommand) -> Result<ExitCode> {
-    ensure!(cfg!(feature = "agents"), "this mcptap was built without its MCP server: see \"mcptap mcp\"");
+    ensure!(cfg!(feature = "agents"), crate::cli::lacking("the server for agents"));
     let Some(client) = &arguments.client else {
         let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
         bail!("name the client: {}, or the path of a configuration file", known.join(", "));

@@ -11,10 +11,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
+use similar::DiffOp;
 
 use crate::compare::difference::escaped;
-use crate::compare::{Answer, Change, Difference};
+use crate::compare::{Answer, Change, Difference, alignment};
 use crate::view::safe;
 
 /// Limit of the lines of one answer. A last line says that there are more.
@@ -59,7 +59,7 @@ pub fn align(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Alig
     let texts = |lines: &[AnswerLine]| lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>();
     let (old_texts, new_texts) = (texts(&old_lines), texts(&new_lines));
     let deadline = std::time::Instant::now().checked_add(LINING_UP);
-    let operations = capture_diff_slices_deadline(Algorithm::Myers, &old_texts, &new_texts, deadline);
+    let operations = alignment::align(&old_texts, &new_texts, deadline);
     // Answers of different kinds (an error in place of a result) have no common paths, so
     // all lines differ.
     let kinds_differ = std::mem::discriminant(old) != std::mem::discriminant(new);
