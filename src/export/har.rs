@@ -7,6 +7,7 @@
 
 mod body;
 mod exchange_map;
+mod websocket;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{Direction, Side, uri};
 use crate::event::{Connection, ConnectionKind};
-use crate::mcp::{Session, SessionNumber};
+use crate::mcp::{Carrier, Session, SessionNumber};
 use crate::store::{CaptureId, RowKey, StoreReader};
 
 use body::{Bodies, DecodedBody};
@@ -43,6 +44,10 @@ struct McpContent {
     messages: Vec<u64>,
     method: Option<String>,
     findings: Vec<String>,
+    /// The times of the server-sent events with messages.
+    events: Vec<Time>,
+    /// Whether a WebSocket carried them.
+    is_websocket: bool,
     /// Whether its directions were captured with different clocks.
     has_two_clocks: bool,
 }
@@ -96,6 +101,10 @@ impl<'a> Har<'a> {
             self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
             self.is_first = false;
             self.out.write_all(&self.line)?;
+            if mcp.is_websocket {
+                websocket::write(self.out, self.reader, capture, carried)?;
+            }
+            self.out.write_all(b"}")?;
         }
         self.exchanges = Some(exchanges);
         Ok(())
@@ -113,6 +122,11 @@ impl<'a> Har<'a> {
             let key = RowKey::new(capture, message.0);
             let Some(row) = self.reader.message_row(key)? else { continue };
             mcp.has_two_clocks |= row.is_paired() && row.latency.is_none();
+            mcp.is_websocket |= row.carrier == Carrier::WebSocket;
+            // The members of a batch share an event.
+            if row.carrier == Carrier::SseEvent && row.batch.is_none_or(|(_, index)| index == 0) {
+                mcp.events.push(row.time);
+            }
             mcp.method = mcp.method.or(row.method);
             if row.findings > 0 {
                 let rules = self.reader.message_findings(key)?.into_iter().map(|finding| finding.rule);
@@ -125,7 +139,7 @@ impl<'a> Har<'a> {
     }
 }
 
-/// Writes an entry: the request, the response, and the times between their bytes.
+/// Writes an entry without its end: the request, the response, and the times between their bytes.
 fn write_entry(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -168,8 +182,11 @@ fn write_entry(
         object.array("findings", &mcp.findings, |out, rule| write_string(out, rule));
         object.maybe(&exchange.h2_stream, |object, stream| object.number("h2Stream", *stream));
         object.truth("complete", request.complete && response.complete);
+        if !mcp.events.is_empty() {
+            let times = mcp.events.iter().map(|time| milliseconds(time.since(started)));
+            object.array("eventTimes", times, |out, time| out.extend_from_slice(time.to_string().as_bytes()));
+        }
     });
-    entry.end();
 }
 
 /// The nanoseconds between two times, at least 0: "The send, wait and receive timings are not
@@ -274,13 +291,15 @@ fn url(exchange: &Exchange, connection: Option<&Connection>, recorded_https: boo
     }
     let fields = &exchange.request.fields;
     let address = connection.and_then(server);
+    // RFC 8441 section 4: with `:protocol`, a CONNECT has a path, and opens no tunnel.
+    let is_tunnel = exchange.method.as_deref() == Some("CONNECT") && fields.get(":protocol").is_none();
     // A capture that another program recorded above TLS shows no TLS. The port mostly reveals it.
     let is_https = recorded_https
         || connection.is_some_and(|connection| !connection.tls.is_empty())
         || fields.get(":scheme") == Some("https")
         || address.is_some_and(|address| address.port() == 443);
     let scheme = if is_https { "https" } else { "http" };
-    if exchange.method.as_deref() == Some("CONNECT") {
+    if is_tunnel {
         return format!("{scheme}://{target}");
     }
     let host = fields.get(":authority").or(fields.get("host")).map(str::to_owned);
@@ -298,6 +317,7 @@ mod tests {
     fn entry(exchange: &Exchange, bodies: [&DecodedBody; 2]) -> Value {
         let mut line = Vec::new();
         write_entry(&mut line, exchange, ("http://h/", None), bodies, &McpContent::default());
+        line.push(b'}');
         serde_json::from_slice(&line).expect("an entry is JSON")
     }
 
@@ -324,7 +344,11 @@ mod tests {
     #[test]
     fn a_url_is_absolute_whatever_the_target_is() {
         let of = |method: &str, target: &str, https: bool| {
-            let request = Half { fields: [("Host", "h:1")].into_iter().collect(), ..Half::default() };
+            let fields: &[_] = match target {
+                "/ws" => &[("Host", "h:1"), (":protocol", "websocket")],
+                _ => &[("Host", "h:1")],
+            };
+            let request = Half { fields: fields.iter().copied().collect(), ..Half::default() };
             let (method, target) = (Some(method.to_owned()), Some(target.to_owned()));
             url(&Exchange { method, target, request, ..Exchange::default() }, None, https)
         };
@@ -332,6 +356,7 @@ mod tests {
         assert_eq!(of("GET", "/a", true), "https://h:1/a");
         assert_eq!(of("GET", "http://other/a", false), "http://other/a");
         assert_eq!(of("CONNECT", "other:443", false), "http://other:443");
+        assert_eq!(of("CONNECT", "/ws", false), "http://h:1/ws");
         assert_eq!(of("OPTIONS", "*", false), "http://h:1/*");
     }
 }

@@ -16,14 +16,13 @@ mod pcapng;
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 
 use super::input::Input;
 use super::reader;
-use super::tape::{ACK, FIN, Flow, PSH, SEGMENT, SYN};
+use super::tape::{Flow, SEGMENT};
 use crate::capture::pipe::{self, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Time};
 
@@ -98,27 +97,12 @@ impl ImportBuilder {
         self.processes.insert(session.to_owned(), process);
     }
 
-    /// Adds a connection with one HTTP exchange: the pieces that each side sent, with their times.
-    /// The flag marks those of the client.
-    fn exchange(&mut self, ends: [SocketAddr; 2], pieces: &[(Time, bool, Vec<u8>)]) {
-        let [client, server] = ends;
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return };
-        let mut flow = Flow::new(client, server);
-        let mut send = |time: Time, sender: usize, flags: u8, bytes: &[u8]| {
-            let mut packet = Vec::new();
-            let link = flow.segment(sender, flags, bytes, &mut packet);
-            self.size += PACKET + packet.len();
-            self.packets.push((time, link, packet));
-        };
-        for (sender, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
-            send(first.0, sender, flags, b"");
-        }
-        for (time, is_client, bytes) in pieces {
-            bytes.chunks(SEGMENT).for_each(|chunk| send(*time, usize::from(!is_client), PSH | ACK, chunk));
-        }
-        for (sender, flags) in [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] {
-            send(last.0, sender, flags, b"");
-        }
+    /// Adds a segment of a made-up connection. Sender 0 is the client.
+    fn segment(&mut self, flow: &mut Flow, time: Time, sender: usize, flags: u8, bytes: &[u8]) {
+        let mut packet = Vec::new();
+        let link = flow.segment(sender, flags, bytes, &mut packet);
+        self.size += PACKET + packet.len();
+        self.packets.push((time, link, packet));
     }
 
     /// The time of an event. Without one it is that of the event before.

@@ -1,23 +1,41 @@
 //! Archives of HTTP (HAR 1.2), as browsers, proxies and mcptap itself write them.
 //!
-//! Each entry becomes a connection of its own with one exchange over HTTP/1.1. The content of an
-//! entry has no coding any more, so the fields that describe the framing are written anew.
+//! ```text
+//!  entry ─► head, body ─────────────► pieces with times ─► connections ─► packets
+//!           events     (events) ─────►
+//!           WebSocket  (websocket) ──►
+//! ```
+//!
+//! Each entry becomes an exchange over HTTP/1.1. The content of an entry has no coding any more, so
+//! the fields that describe the framing are written anew.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod connections;
+mod events;
+mod websocket;
+
+use std::net::{Ipv4Addr, SocketAddr};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
+use self::connections::MadeConnections;
 use super::{ImportBuilder, time_of_text};
 use crate::capture::Time;
 
-/// The fields of the framing, which describe bytes that an archive does not have.
-const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive"];
+/// Bytes that one side sends at a time. The flag marks those of the client.
+type SentPiece = (Time, bool, Vec<u8>);
 
-/// Events of a stream that get a time each. Further ones arrive with the last: an event of two
-/// bytes would become a packet.
-const EVENTS: usize = 100_000;
+/// The fields of the framing, which describe bytes that an archive does not have.
+const FRAMING: [&str; 7] = [
+    "content-length",
+    "transfer-encoding",
+    "content-encoding",
+    "connection",
+    "keep-alive",
+    "upgrade",
+    "sec-websocket-extensions",
+];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,8 +49,29 @@ struct Entry {
     response: Response,
     #[serde(default, rename = "serverIPAddress")]
     server_ip_address: Option<String>,
+    /// The name of the connection. Entries with the same one can share it.
+    #[serde(default)]
+    connection: Option<String>,
     #[serde(default, rename = "_webSocketMessages")]
-    websocket_messages: Option<serde::de::IgnoredAny>,
+    websocket_messages: Option<Vec<websocket::WebSocketMessage>>,
+    #[serde(default, rename = "_mcp")]
+    mcp: ArchiveFacts,
+}
+
+/// ArchiveFacts that mcptap itself added.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ArchiveFacts {
+    /// Whether both bodies were captured.
+    complete: bool,
+    /// The times of the server-sent events with texts, in milliseconds after the start.
+    event_times: Vec<f64>,
+}
+
+impl Default for ArchiveFacts {
+    fn default() -> ArchiveFacts {
+        ArchiveFacts { complete: true, event_times: Vec::new() }
+    }
 }
 
 /// Milliseconds. Unknown ones are negative.
@@ -55,6 +94,9 @@ struct Request {
     headers: Vec<HeaderField>,
     #[serde(default)]
     post_data: Option<Content>,
+    /// Negative if it is unknown.
+    #[serde(default)]
+    body_size: i64,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +109,8 @@ struct Response {
     headers: Vec<HeaderField>,
     #[serde(default)]
     content: Content,
+    #[serde(default)]
+    body_size: i64,
 }
 
 #[derive(Deserialize)]
@@ -103,94 +147,127 @@ pub(super) fn recognises(start: &str) -> bool {
 pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
     let list = text.find("\"entries\"").and_then(|at| Some(at + text[at..].find('[')? + 1));
     let Some(mut at) = list else { return };
-    let mut client_port = 49_151;
+    let mut connections = MadeConnections::default();
     let (mut line, mut counted_to) = (1, 0);
     loop {
         at += text[at..].len() - text[at..].trim_start_matches([' ', '\t', '\r', '\n', ',']).len();
         line += memchr::memchr_iter(b'\n', &text.as_bytes()[counted_to..at]).count();
         counted_to = at;
         if text[at..].starts_with(']') || builder.is_full(at as u64, line) {
-            return;
+            break;
         }
         let mut values =
             serde_json::Deserializer::from_str(&text[at..]).into_iter::<Box<serde_json::value::RawValue>>();
         let value = match values.next() {
             Some(Ok(value)) => value,
-            Some(Err(error)) => return builder.damaged(at as u64, line + error.line() - 1, &error.to_string()),
-            None => return builder.damaged(at as u64, line, "the list of entries has no end"),
+            Some(Err(error)) => {
+                builder.damaged(at as u64, line + error.line() - 1, &error.to_string());
+                break;
+            }
+            None => {
+                builder.damaged(at as u64, line, "the list of entries has no end");
+                break;
+            }
         };
         match serde_json::from_str::<Entry>(value.get()) {
-            Ok(entry) => {
-                client_port = if client_port == u16::MAX { 49_152 } else { client_port + 1 };
-                if entry.websocket_messages.is_some() {
-                    builder.damaged(at as u64, line, "the messages of a WebSocket are not read from archives");
-                }
-                add(&entry, client_port, builder);
-            }
+            Ok(entry) => add(&entry, &mut connections, builder),
             Err(error) => builder.damaged(at as u64, line, &format!("this is no entry: {error}")),
         }
         at += values.byte_offset();
     }
+    connections.close(builder);
 }
 
-fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
+fn add(entry: &Entry, connections: &mut MadeConnections, builder: &mut ImportBuilder) {
     let Entry { request, response, .. } = entry;
     let started = builder.date(time_of_text(&entry.started_date_time));
-    let nanoseconds = |milliseconds: Option<f64>| (milliseconds.unwrap_or(0.0).max(0.0) * 1e6) as i64;
-    let sent = started.plus(nanoseconds(entry.timings.send));
-    let begins = sent.plus(nanoseconds(entry.timings.wait));
-    let mut ends = begins.plus(nanoseconds(entry.timings.receive));
+    let after = |time: Time, milliseconds: Option<f64>| plus_milliseconds(time, milliseconds.unwrap_or(0.0).max(0.0));
+    let sent = after(started, entry.timings.send);
+    let begins = after(sent, entry.timings.wait);
+    let mut ends = after(begins, entry.timings.receive);
     if ends == started {
-        ends = started.plus(nanoseconds(Some(entry.time)));
+        ends = after(started, Some(entry.time));
     }
-    let (host, target) = split(&request.url);
-    let line = format!("{} {target} HTTP/1.1", request.method);
-    let body = request.post_data.as_ref().map(Content::bytes).unwrap_or_default();
-    let has_body = !body.is_empty() || matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
-    let head = head(&line, &request.headers, Some(host), has_body.then_some(body.len()));
-    let mut pieces: Vec<(Time, bool, Vec<u8>)> = vec![(started, true, head), (sent, true, body)];
-    if (100..=999).contains(&response.status) {
-        let line = format!("HTTP/1.1 {} {}", response.status, response.status_text);
-        let body = response.content.bytes();
-        let has_body = !matches!(response.status, 100..=199 | 204 | 304) && request.method != "HEAD";
-        let body = if has_body { body } else { Vec::new() };
-        pieces.push((begins, false, self::head(&line, &response.headers, None, has_body.then_some(body.len()))));
-        let is_stream = response.content.mime_type.starts_with("text/event-stream");
-        pieces.extend(dated(body, is_stream, begins, ends).map(|(time, piece)| (time, false, piece)));
+    let mut pieces = Vec::new();
+    // What was not captured to its end gets no end here either.
+    let has_end = |size: i64| entry.mcp.complete || size >= 0;
+    let mut is_whole = false;
+    if let Some(messages) = &entry.websocket_messages {
+        websocket::exchange(entry, messages, started, &mut pieces);
+    } else {
+        let (host, target) = split(&request.url);
+        let line = format!("{} {target} HTTP/1.1", request.method);
+        let body = request.post_data.as_ref().map(Content::bytes).unwrap_or_default();
+        let has_body = !body.is_empty() || matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
+        let framing = Framing::new(has_body, has_end(request.body_size), body.len());
+        pieces.push((started, true, head(&line, &request.headers, Some(host), &framing)));
+        pieces.push((sent, true, framing.framed(body)));
+        if (100..=999).contains(&response.status) {
+            let line = format!("HTTP/1.1 {} {}", response.status, response.status_text);
+            let has_body = !matches!(response.status, 100..=199 | 204 | 304) && request.method != "HEAD";
+            let body = if has_body { response.content.bytes() } else { Vec::new() };
+            let framing = Framing::new(has_body, has_end(response.body_size), body.len());
+            pieces.push((begins, false, head(&line, &response.headers, None, &framing)));
+            let parts = match response.content.mime_type.starts_with("text/event-stream") {
+                true => events::dated(&body, &entry.mcp.event_times, [started, begins, ends]),
+                false => vec![(ends, body)],
+            };
+            pieces.extend(parts.into_iter().map(|(time, part)| (time, false, framing.framed(part))));
+            is_whole = has_end(request.body_size) && has_end(response.body_size);
+        }
     }
     let address = entry.server_ip_address.as_deref().and_then(|ip| ip.trim_matches(['[', ']']).parse().ok());
-    let address: IpAddr = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    let server = SocketAddr::new(address, port(&request.url));
-    let client = match address {
-        IpAddr::V4(_) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), client_port),
-        IpAddr::V6(_) => SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), client_port),
-    };
-    builder.exchange([client, server], &pieces);
+    let server = SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), port(&request.url));
+    // Nothing follows an exchange without an end, an interim response, or a tunnel.
+    let is_last = !is_whole || response.status < 200 || request.method == "CONNECT";
+    connections.exchange(entry.connection.as_deref(), server, &pieces, is_last, builder);
 }
 
-/// The pieces of a body with their times. An archive has no times of events: the first has that of
-/// the start, the last that of the end, and the others are spread between. So what a server asks in
-/// a stream precedes the answer.
-fn dated(body: Vec<u8>, is_stream: bool, begins: Time, ends: Time) -> impl Iterator<Item = (Time, Vec<u8>)> {
-    let mut pieces = Vec::new();
-    let mut start = 0;
-    for end in memchr::memmem::find_iter(&body, b"\n\n").map(|at| at + 2).filter(|_| is_stream).take(EVENTS) {
-        pieces.push(body[start..end].to_vec());
-        start = end;
-    }
-    if start < body.len() {
-        pieces.push(body[start..].to_vec());
-    }
-    let last = pieces.len().saturating_sub(1) as i64;
-    let time = move |index: i64| match last {
-        0 => ends,
-        _ => begins.plus((i128::from(ends.since(begins)) * i128::from(index) / i128::from(last)) as i64),
-    };
-    (0..).zip(pieces).map(move |(index, piece)| (time(index), piece))
+fn plus_milliseconds(time: Time, milliseconds: f64) -> Time {
+    time.plus((milliseconds * 1e6).round() as i64)
 }
 
-/// The bytes of a head. `length` is that of the body, if there may be one.
-fn head(line: &str, fields: &[HeaderField], host: Option<&str>, length: Option<usize>) -> Vec<u8> {
+/// How a body is framed.
+enum Framing {
+    None,
+    Length(usize),
+    /// In chunks without a last one, so that its end is missing.
+    Endless,
+    /// No body: the messages of a WebSocket follow.
+    WebSocket,
+}
+
+impl Framing {
+    fn new(has_body: bool, has_end: bool, length: usize) -> Framing {
+        match (has_body, has_end) {
+            (true, true) => Framing::Length(length),
+            (true, false) => Framing::Endless,
+            (false, _) => Framing::None,
+        }
+    }
+
+    fn field(&self) -> String {
+        match self {
+            Framing::None => String::new(),
+            Framing::Length(length) => format!("Content-Length: {length}\r\n"),
+            Framing::Endless => "Transfer-Encoding: chunked\r\n".to_owned(),
+            Framing::WebSocket => "Connection: Upgrade\r\nUpgrade: websocket\r\n".to_owned(),
+        }
+    }
+
+    /// A part of the body.
+    fn framed(&self, part: Vec<u8>) -> Vec<u8> {
+        match self {
+            Framing::Endless if !part.is_empty() => {
+                [format!("{:x}\r\n", part.len()).as_bytes(), &part, b"\r\n"].concat()
+            }
+            _ => part,
+        }
+    }
+}
+
+/// The bytes of a head.
+fn head(line: &str, fields: &[HeaderField], host: Option<&str>, framing: &Framing) -> Vec<u8> {
     // A line end in a value would begin another field.
     let without_ends = |text: &str| text.replace(['\r', '\n'], " ");
     let mut text = without_ends(line) + "\r\n";
@@ -205,9 +282,7 @@ fn head(line: &str, fields: &[HeaderField], host: Option<&str>, length: Option<u
             text += &format!("{name}: {}\r\n", without_ends(value));
         }
     }
-    if let Some(length) = length {
-        text += &format!("Content-Length: {length}\r\n");
-    }
+    text += &framing.field();
     text += "\r\n";
     text.into_bytes()
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::source::reader::CaptureFileReader;
+use crate::source::tape::SYN;
 use crate::source::{Item, Source};
 
 /// The pipe events of an import, in short, and its damage.
