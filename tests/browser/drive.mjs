@@ -1,22 +1,21 @@
-// Opens an exported page in headless Chromium, drives every view, and prints what it saw as JSON.
+// Opens an exported page in a headless browser, drives every view, and prints what it saw as JSON.
 //
-//   node drive.mjs CHROMIUM PAGE [WIDTH HEIGHT light|dark]
-import puppeteer from 'puppeteer-core';
+//   node drive.mjs BROWSER PAGE [WIDTH HEIGHT light|dark]
+import { open } from './browser.mjs';
 
-const [chromium, file, width = '1280', height = '800', theme = 'light'] = process.argv.slice(2);
-const browser = await puppeteer.launch({ executablePath: chromium, args: ['--no-sandbox', '--disable-gpu'], headless: true });
+const [path, file, width = '1280', height = '800', theme = 'light'] = process.argv.slice(2);
+const { browser, page } = await open(path, { width, height, theme });
 const seen = { said: [], requests: [], views: {} };
 try {
-  const page = await browser.newPage();
   page.on('console', (message) => seen.said.push(message.text()));
   page.on('pageerror', (error) => seen.said.push(String(error)));
-  page.on('request', (request) => { if (request.url() !== `file://${file}`) seen.requests.push(request.url()); });
+  // Firefox reports fonts of its own, which it has in URLs with data.
+  page.on('request', (request) => { if (request.url() !== `file://${file}` && !request.url().startsWith('data:')) seen.requests.push(request.url()); });
   page.on('dialog', (dialog) => { seen.said.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
-  await page.setViewport({ width: Number(width), height: Number(height) });
-  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: theme }]);
   await page.goto(`file://${file}`);
   await page.waitForSelector('body[data-ready]');
   const evaluate = (body, ...values) => page.evaluate(body, ...values);
+  seen.dark = await evaluate(() => matchMedia('(prefers-color-scheme: dark)').matches);
   seen.sessions = await evaluate(() => (byId('session').hidden ? 1 : byId('session').options.length));
   seen.explanation = await page.$eval('#explanation', (element) => element.textContent);
   seen.wide = await evaluate(() => document.documentElement.scrollWidth > innerWidth);

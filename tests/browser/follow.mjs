@@ -1,18 +1,16 @@
-// Opens a page that follows a recording in headless Chromium. Prints what it shows when it is there, then what it shows
+// Opens a page that follows a recording in a headless browser. Prints what it shows when it is there, then what it shows
 // when it has more rows.
 //
-//   node follow.mjs CHROMIUM URL
-import puppeteer from 'puppeteer-core';
+//   node follow.mjs BROWSER URL
+import { open } from './browser.mjs';
 
-const [chromium, url] = process.argv.slice(2);
-const browser = await puppeteer.launch({ executablePath: chromium, args: ['--no-sandbox', '--disable-gpu'], headless: true });
+const [path, url] = process.argv.slice(2);
+const { browser, page } = await open(path);
 const said = [], requests = [];
 try {
-  const page = await browser.newPage();
   page.on('console', (message) => said.push(message.text()));
   page.on('pageerror', (error) => said.push(String(error)));
   page.on('request', (request) => { if (!request.url().startsWith(url)) requests.push(request.url()); });
-  await page.setViewport({ width: 1280, height: 800 });
   await page.goto(url);
   await page.waitForSelector('body[data-ready]');
   await page.waitForFunction(() => app.current?.rows.some((row) => row.tool === 't' && row.answers));

@@ -1,11 +1,27 @@
-//! The data blocks of a page, unpacked. `src/export/html/block.rs` describes them.
+//! The data blocks of a page, unpacked, as `src/export/html/block.rs` describes them. And the scripts
+//! that show a page in a browser.
 
+use std::fs;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::DeflateDecoder;
 use serde_json::Value;
+
+use crate::program::root;
+
+/// Puts a script of `tests/browser` where Node finds puppeteer-core beside it. Several tests do so at
+/// once, so each file is there whole or not at all.
+pub fn browser_script(modules: &Path, name: &str) -> PathBuf {
+    for name in ["browser.mjs", name] {
+        let whole = tempfile::NamedTempFile::new_in(modules).expect("a file");
+        fs::copy(root().join("tests/browser").join(name), whole.path()).expect("the script");
+        whole.persist(modules.join(name)).expect("the script");
+    }
+    modules.join(name)
+}
 
 /// A data block of a page.
 pub struct Block {

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::page::browser_script;
 use crate::peers::peers;
 use crate::program::{mcptap, root};
 use crate::support::needs::{CHROMIUM, have_program};
@@ -125,8 +126,7 @@ fn a_page_follows_a_recording() {
     wrapped.converse(1..40);
     await_session(&db);
     let serving = Serving::start(&db, &[]);
-    let script = peers.0.join("follow.mjs");
-    std::fs::copy(root().join("tests/browser/follow.mjs"), &script).expect("the script");
+    let script = browser_script(&peers.0, "follow.mjs");
     let mut node = Command::new(peers.0.join("node"));
     node.arg(script).arg("/usr/bin/chromium").arg(&serving.url).stdout(Stdio::piped());
     let mut browser = node.spawn().expect("node starts");

@@ -22,6 +22,7 @@ pub const CLANG: Need = Need { what: "clang", how: "apt install clang llvm libbp
 pub const DESCRIPTORS: Need = Need { what: "the folder /dev/fd", how: "mount it" };
 pub const ENGINES: Need =
     Need { what: "the engines", how: "tests/engines/setup.sh, then set MCPTAP_ENGINES=target/engines" };
+pub const FIREFOX: Need = Need { what: "firefox-esr", how: "apt install firefox-esr" };
 pub const GO: Need = Need { what: "go", how: "apt install golang-go" };
 pub const IPV6: Need = Need { what: "the address [::1]", how: "enable IPv6 on the loopback interface" };
 pub const JAVA: Need = Need { what: "java", how: "apt install default-jre-headless" };

@@ -282,6 +282,11 @@ pub(super) struct ExchangeText {
     number: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<i64>,
+    /// Nanoseconds after its start: the end of the request, the start and the end of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answered: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     took: Option<i64>,
     version: &'static str,
@@ -310,11 +315,14 @@ impl ExchangeText {
     pub(super) fn new(exchange: Exchange, start: Time) -> ExchangeText {
         let Exchange { request, response, .. } = &exchange;
         let started = request.started.or(response.started);
+        let after = |time: Option<Time>| started.zip(time).map(|(from, to)| to.since(from));
         let fields = |fields: &Fields| fields.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         ExchangeText {
             number: exchange.number.0,
             at: started.map(|time| time.since(start)),
-            took: started.zip(response.ended).map(|(from, to)| to.since(from)),
+            asked: after(request.ended),
+            answered: after(response.started),
+            took: after(response.ended),
             version: exchange.http_version,
             sent: request.body_bytes,
             received: response.body_bytes,

@@ -8,10 +8,10 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{exported, lines};
-use crate::page::{blocks, value_at};
+use crate::page::{blocks, browser_script, value_at};
 use crate::peers::peers;
 use crate::program::{mcptap, root};
-use crate::support::needs::{CHROMIUM, have_program};
+use crate::support::needs::{CHROMIUM, FIREFOX, Need, have_program};
 use crate::support::waits::Finishes;
 use crate::wire::{Sender, Wire};
 
@@ -90,18 +90,18 @@ fn a_filter_is_shown_and_selects_the_messages() {
 }
 
 /// What a browser shows of a page.
-fn driven(capture: &Path, more: &[&str]) -> Option<Value> {
+fn driven(browser: &Need, capture: &Path, more: &[&str]) -> Option<Value> {
     let peers = peers()?;
-    if !have_program(&CHROMIUM) {
+    if !have_program(browser) {
         return None;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
     fs::write(&page, exported(capture, "html", &[])).expect("a page");
-    // Node finds puppeteer-core beside the script.
-    let script = peers.0.join("drive.mjs");
-    fs::copy(root().join("tests/browser/drive.mjs"), &script).expect("the script");
-    let done = Command::new(peers.0.join("node")).arg(script).arg("/usr/bin/chromium").arg(&page).args(more).finished();
+    let mut node = Command::new(peers.0.join("node"));
+    node.arg(browser_script(&peers.0, "drive.mjs")).arg(Path::new("/usr/bin").join(browser.what)).arg(&page);
+    // Firefox writes its profile there.
+    let done = node.args(more).env("HOME", folder.path()).finished();
     let errors = String::from_utf8_lossy(&done.stderr);
     Some(serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{}: {errors}", capture.display())))
 }
@@ -156,17 +156,19 @@ fn check_layers(capture: &Path, seen: &Value) {
 
 #[test]
 fn a_browser_shows_every_view() {
-    for (name, more) in [
-        ("samples/weather/capture.pcapng", ["1280", "800", "light"]),
-        ("samples/weather/capture.pcapng", ["390", "844", "dark"]),
-        ("samples/causes/hang/stdio.pcapng", ["1280", "800", "dark"]),
-        ("samples/tls/capture.pcapng", ["1440", "900", "light"]),
-        ("tests/captures/04_batch100/capture.pcap", ["1280", "800", "light"]),
-        ("samples/helpdesk/capture.pcapng", ["1280", "800", "light"]),
+    for (browser, name, more) in [
+        (CHROMIUM, "samples/weather/capture.pcapng", ["1280", "800", "light"]),
+        (CHROMIUM, "samples/weather/capture.pcapng", ["390", "844", "dark"]),
+        (FIREFOX, "samples/weather/capture.pcapng", ["1280", "800", "dark"]),
+        (CHROMIUM, "samples/causes/hang/stdio.pcapng", ["1280", "800", "dark"]),
+        (CHROMIUM, "samples/tls/capture.pcapng", ["1440", "900", "light"]),
+        (CHROMIUM, "tests/captures/04_batch100/capture.pcap", ["1280", "800", "light"]),
+        (CHROMIUM, "samples/helpdesk/capture.pcapng", ["1280", "800", "light"]),
     ] {
         let capture = root().join(name);
-        let Some(seen) = driven(&capture, &more) else { return };
+        let Some(seen) = driven(&browser, &capture, &more) else { continue };
         check_driven(&capture, &seen);
+        assert_eq!(seen["dark"], more[2] == "dark", "{name}");
         let lit = seen["members"]["lit"].as_u64().expect("a count");
         assert_eq!(seen["sessions"], if name.contains("helpdesk") { 2 } else { 1 }, "{name}");
         assert!(lit > 0 || name.contains("stdio") || name.contains("tls"), "{name}: no member was lit in a packet");
@@ -197,6 +199,6 @@ fn a_browser_runs_nothing_of_a_hostile_recording() {
     wire.segment(4, 5_000, Sender::Server, "A", &format!("{head} {}\r\n\r\n{answer}", answer.len()));
     wire.segment(5, 5_000, Sender::Client, "A", "");
     wire.write(&capture);
-    let Some(seen) = driven(&capture, &[]) else { return };
+    let Some(seen) = driven(&CHROMIUM, &capture, &[]) else { return };
     check_driven(&capture, &seen);
 }

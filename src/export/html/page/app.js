@@ -70,6 +70,7 @@ const app = {
     app.showFacts();
     app.listSessions();
     app.selected = null;
+    app.close();
     app.clearFilters();
     app.refresh();
   },
@@ -99,8 +100,7 @@ const app = {
     app.name = name;
     app.sort = { by: null, down: false };
     app.selected = null;
-    byId('right').replaceChildren();
-    document.body.classList.remove('opened');
+    app.close();
     if (app.search.words && !app.search.hits) app.find(byId('search').value);
     else app.refresh();
   },
@@ -189,6 +189,7 @@ const app = {
     const shown = await VIEWS[app.name].detail(app.current, item);
     if (app.selected !== item) return;
     byId('right').replaceChildren(shown);
+    document.body.classList.add('shown');
     bytesPane.list.render(true);
     app.draw();
   },
@@ -200,6 +201,7 @@ const app = {
 
   open(focus) {
     if (app.list.selected < 0) app.move(0);
+    else if (!document.body.classList.contains('shown')) app.detail(app.list.items[app.list.selected]);
     document.body.classList.add('opened');
     if (focus) byId('right').focus();
   },
@@ -220,9 +222,15 @@ const app = {
     if (message) copy(DECODER.decode(message.sources[0].bytes));
   },
 
+  /** Closes the details. A wide page has them beside the list, a narrow one instead of it. */
+  close() {
+    byId('right').replaceChildren();
+    document.body.classList.remove('opened', 'shown');
+  },
+
   back() {
-    if (document.body.classList.contains('opened')) {
-      document.body.classList.remove('opened');
+    if (document.body.classList.contains('shown') && app.name !== 'session') {
+      app.close();
       byId('list').focus();
     } else {
       app.clearFilters();
@@ -294,6 +302,7 @@ byId('theme').addEventListener('click', () => app.theme());
 byId('help').addEventListener('click', () => byId('keys').showModal());
 byId('list').addEventListener('dblclick', () => app.open(false));
 byId('list').addEventListener('click', () => document.body.classList.add('opened'));
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { if (app.current) app.draw(); });
 byId('waterfall').addEventListener('click', (event) => {
   const row = rowAt(byId('waterfall'), app.current, event.offsetX);
   if (row) app.go('messages', (other) => other === row);

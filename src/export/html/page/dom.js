@@ -46,5 +46,14 @@ function relative(nanoseconds) {
   return `${nanoseconds < 0 ? '-' : ''}${Math.floor(micros / 1e6)}.${String(micros % 1e6).padStart(6, '0')}`;
 }
 
+/** A text whose line ends are line ends of the page. */
+const inLines = (text) => String(text).split('\n').map((line, index) => [index ? el('br') : '', line]);
+
+/** Bytes for people: `165 B`, `7.6 KB`. */
+function size(bytes) {
+  if (bytes < 1000) return `${bytes} B`;
+  return bytes < 999950 ? `${(bytes / 1e3).toFixed(1)} KB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
 /** A count with its noun: `3 messages`. */
 const count = (number, noun) => `${number} ${noun}${number === 1 ? '' : 's'}`;

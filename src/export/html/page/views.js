@@ -10,27 +10,43 @@ function sequenceRow(row) {
     el('span', { class: 'life' }), el('span', { class: 'took' }, row.took === undefined ? '' : duration(row.took)));
 }
 
-const EXCHANGE_COLUMNS = [['number', '#'], ['at', 'time'], ['method', 'method'], ['target', 'target'], ['status', 'status'], ['sent', 'sent'], ['received', 'received'], ['took', 'took']];
+const EXCHANGE_COLUMNS = [['number', '#'], ['at', 'time'], ['method', 'method'], ['target', 'target'], ['status', 'status'], ['sent', 'sent'],
+  ['received', 'received'], ['took', 'took'], [null, '']];
 
 function exchangeRow(exchange) {
   const failed = exchange.status === undefined || exchange.status >= 400;
   return el('div', { class: `row exchange ${failed ? 'error' : ''}` }, el('span', { class: 'n' }, exchange.number),
     el('span', { class: 'at' }, exchange.at === undefined ? '' : relative(exchange.at)), el('span', {}, exchange.method ?? '?'),
     el('span', { class: 'about', title: visible(exchange.target ?? '') }, exchange.target ?? '?'), el('span', {}, exchange.status ?? 'none'),
-    el('span', { class: 'at' }, exchange.sent), el('span', { class: 'at' }, exchange.received),
-    el('span', { class: 'at' }, exchange.took === undefined ? '' : duration(exchange.took)));
+    el('span', { class: 'at' }, size(exchange.sent)), el('span', { class: 'at' }, size(exchange.received)),
+    el('span', { class: 'at' }, exchange.took === undefined ? '' : duration(exchange.took)), el('span', { class: 'when' }, whenBar(app.current, exchange)));
+}
+
+/** A bar that shows when an exchange was: pale until its response begins. */
+function whenBar(session, { at, took, answered }) {
+  if (at === undefined) return '';
+  const end = lengthOf(session), share = (time) => Math.max(0, Math.min(1, time / end)) * 100;
+  const [waiting, receiving] = [el('i', { class: 'waiting' }), el('i', { class: 'receiving' })];
+  for (const [bar, from, to] of [[waiting, at, at + (answered ?? took ?? 0)], [receiving, at + (answered ?? 0), at + (took ?? 0)]]) {
+    bar.style.left = `${share(from)}%`;
+    bar.style.width = `${share(to) - share(from)}%`;
+  }
+  return [waiting, answered === undefined ? '' : receiving];
 }
 
 function exchangeDetail(session, exchange) {
-  const half = (title, fields, packets, complete) => el('section', {}, el('h2', {}, title),
-    el('p', { class: 'dim' }, [packets, complete ? '' : 'incomplete'].filter(Boolean).join(' · ')),
+  const half = (title, fields, about, complete) => el('section', {}, el('h2', {}, title),
+    el('p', { class: 'dim' }, [...about, complete ? '' : 'incomplete'].filter(Boolean).join(' · ')),
     el('table', { class: 'fields' }, fields.map(([name, value]) => el('tr', {}, el('th', { scope: 'row' }, name), el('td', {}, value)))));
   const messages = session.rows.filter((row) => row.exchange === exchange.number);
-  return el('article', {}, el('div', { class: 'pair of2' },
-    half(`${exchange.method ?? '?'} ${exchange.target ?? '?'}`, exchange.request, exchange.requestPackets, exchange.requestComplete),
-    half(`HTTP/${exchange.version} ${exchange.status ?? 'no response'} ${exchange.reason ?? ''}`, exchange.response, exchange.responsePackets, exchange.responseComplete)),
-  exchange.explanation ? el('p', {}, exchange.explanation) : '',
-  messages.length ? el('p', {}, 'messages: ', messages.map((row) => [messageLink(row.number), ' '])) : el('p', { class: 'dim' }, 'It carried no message.'));
+  const { asked, answered, took } = exchange, span = (from, to) => (from === undefined || to === undefined ? 'unknown' : duration(Math.max(0, to - from)));
+  return el('article', {}, el('p', { class: 'dim' }, `request ${span(0, asked)} · wait ${span(asked, answered)} · response ${span(answered, took)}`),
+    messages.length ? el('p', {}, 'messages: ', messages.map((row) => [messageLink(row.number), ' '])) : el('p', { class: 'dim' }, 'It carried no message.'),
+    exchange.explanation ? el('p', {}, exchange.explanation) : '',
+    el('div', { class: 'pair of2' },
+      half(`${exchange.method ?? '?'} ${exchange.target ?? '?'}`, exchange.request, [exchange.requestPackets, `body ${size(exchange.sent)}`], exchange.requestComplete),
+      half(`HTTP/${exchange.version} ${exchange.status ?? 'no response'} ${exchange.reason ?? ''}`, exchange.response,
+        [exchange.responsePackets, `body ${size(exchange.received)}`], exchange.responseComplete)));
 }
 
 const messageLink = (number) => link(String(number), () => app.go('messages', (row) => row.number === number));
@@ -60,7 +76,7 @@ function summaryDetail(session) {
     table(facts.facts.map(([name, value]) => el('tr', {}, el('th', { scope: 'row' }, name), el('td', {}, value)))),
     el('h2', {}, 'Summary'),
     table(facts.summary.map(({ depth, name, value, message }) => el('tr', { class: `depth${depth}` },
-      el('th', { scope: 'row' }, name), el('td', {}, value, message === undefined ? '' : [' ', messageLink(message)])))));
+      el('th', { scope: 'row' }, name), el('td', {}, inLines(value), message === undefined ? '' : [' ', messageLink(message)])))));
 }
 
 /** The likely cause, its evidence, and what to do next. */
