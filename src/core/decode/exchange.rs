@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::ConnectionId;
 use crate::capture::{PacketNumber, Time};
@@ -17,9 +18,15 @@ pub struct ExchangeNumber(pub u64);
 /// One buffer contains all fields, and most often it is the head itself. A field is two
 /// ranges of it.
 #[derive(Clone, Default)]
-pub struct Fields {
+pub struct Fields(
+    /// Shared, because the record of an exchange is copied at each head.
+    Option<Arc<FieldBlock>>,
+);
+
+/// The buffer of all fields, and the ranges of each.
+struct FieldBlock {
     text: Box<str>,
-    ranges: Box<[FieldRanges]>,
+    ranges: Vec<FieldRanges>,
     /// The lengths of the names, as a set of bits. Most look-ups are for fields that are not there.
     lengths: u64,
 }
@@ -50,36 +57,53 @@ impl Fields {
 
     fn of(text: String, ranges: Vec<FieldRanges>) -> Fields {
         let lengths = ranges.iter().fold(0, |lengths, (name, _)| lengths | length_bit(name));
-        Fields { text: text.into(), ranges: ranges.into(), lengths }
+        Fields((!ranges.is_empty()).then(|| Arc::new(FieldBlock { text: text.into(), ranges, lengths })))
     }
 
     /// The name and value of each field.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.ranges.iter().map(|(name, value)| (self.part(name), self.part(value)))
+        let block = self.0.iter();
+        block.flat_map(|block| block.ranges.iter().map(|(name, value)| (block.part(name), block.part(value))))
     }
 
-    fn part(&self, range: &Range<u32>) -> &str {
-        self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
+    /// The name and value of each field whose name begins with `prefix`; case is ignored.
+    pub(crate) fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
+        let begins = |block: &FieldBlock, name: &Range<u32>| {
+            let start = name.start as usize;
+            let bytes = block.text.as_bytes().get(start..start + prefix.len());
+            name.len() >= prefix.len() && bytes.is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+        };
+        self.0.iter().flat_map(move |block| {
+            let named = block.ranges.iter().filter(move |(name, _)| begins(block, name));
+            named.map(|(name, value)| (block.part(name), block.part(value)))
+        })
     }
 
     /// The first value of the field `name`; case is ignored.
     pub fn get(&self, name: &str) -> Option<&str> {
-        if self.lengths & length_bit(&(0..name.len() as u32)) == 0 {
+        let block = self.0.as_deref()?;
+        if block.lengths & length_bit(&(0..name.len() as u32)) == 0 {
             return None;
         }
         // Comparing lengths first rules out most names cheaply.
-        let mut alike = self.ranges.iter().filter(|(known, _)| known.len() == name.len());
-        alike.find(|(known, _)| self.part(known).eq_ignore_ascii_case(name)).map(|(_, value)| self.part(value))
+        let mut alike = block.ranges.iter().filter(|(known, _)| known.len() == name.len());
+        alike.find(|(known, _)| block.part(known).eq_ignore_ascii_case(name)).map(|(_, value)| block.part(value))
     }
 
     /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.0.is_none()
     }
 
     /// Memory that the fields occupy, in bytes.
     pub fn size(&self) -> usize {
-        self.text.len() + size_of_val(&*self.ranges)
+        self.0.as_ref().map_or(0, |block| block.text.len() + size_of_val(&*block.ranges))
+    }
+}
+
+impl FieldBlock {
+    fn part(&self, range: &Range<u32>) -> &str {
+        self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 }
 

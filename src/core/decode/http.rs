@@ -75,7 +75,14 @@ impl Head {
 
     /// The values of all fields called `name`, in order. Case is ignored.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.fields().filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        self.ranges_of(name).map(|value| self.slice(value))
+    }
+
+    /// The ranges of the values of all fields called `name`. Comparing lengths first rules out
+    /// most names cheaply.
+    fn ranges_of(&self, name: &str) -> impl Iterator<Item = &Range<u32>> {
+        let alike = self.fields.iter().filter(|(known, _)| known.len() == name.len());
+        alike.filter(|(known, _)| self.slice(known).eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
     /// The first value of the field `name`, if it is UTF-8.
@@ -89,8 +96,7 @@ impl Head {
     /// RFC 9110 section 5.3: a recipient may combine the lines of a field "by appending each
     /// subsequent field line value to the initial field line value in order, separated by a comma".
     pub fn list(&self, name: &str) -> Option<Cow<'_, str>> {
-        let fields = self.fields().filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()));
-        let values = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
+        let values = self.ranges_of(name).filter_map(|value| std::str::from_utf8(self.slice(value)).ok());
         values.fold(None, |list, value| match list {
             None => Some(Cow::Borrowed(value)),
             Some(list) => Some(Cow::Owned(format!("{list}, {value}"))),

@@ -7,6 +7,7 @@
 //! ([`is_json`] checks any other). On a text that is not JSON the functions return some part of
 //! it, or nothing.
 
+mod open_brackets;
 mod quotes;
 pub mod scan;
 
@@ -150,7 +151,9 @@ impl<'a> Object<'a> {
 
     /// The value of a member as JSON text. If a name occurs twice, its last value counts.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        let found = self.index.iter().rev().find(|(key, _)| string_equals(self.part(key), name));
+        let text = self.text.as_bytes();
+        let key = |range: &Range<u32>| text.get(range.start as usize..range.end as usize).unwrap_or_default();
+        let found = self.index.iter().rev().find(|(name_range, _)| bytes_equal(key(name_range), name));
         found.map(|(_, value)| self.part(value))
     }
 
@@ -192,13 +195,27 @@ pub fn is_json(text: &str) -> bool {
 
 /// Whether a JSON string, unescaped, equals `wanted`.
 pub fn string_equals(json: &str, wanted: &str) -> bool {
-    let Some(inside) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    bytes_equal(json.as_bytes(), wanted)
+}
+
+/// As [`string_equals`], for the bytes of a JSON string.
+fn bytes_equal(json: &[u8], wanted: &str) -> bool {
+    let [b'"', inside @ .., b'"'] = json else { return false };
     // An escape makes a string longer, so comparing lengths first rules out most strings.
     match inside.len().cmp(&wanted.len()) {
         Ordering::Less => false,
-        Ordering::Equal => inside == wanted,
-        Ordering::Greater => inside.contains('\\') && string(json).is_some_and(|text| text == wanted),
+        Ordering::Equal => inside == wanted.as_bytes(),
+        Ordering::Greater => {
+            let unescaped = || string(std::str::from_utf8(json).ok()?);
+            memchr::memchr(b'\\', inside).is_some() && unescaped().is_some_and(|text| text == wanted)
+        }
     }
+}
+
+/// The text between the quotation marks of a JSON string; `None` for any other value.
+fn inside_quotes(json: &str) -> Option<&str> {
+    let [b'"', .., b'"'] = json.as_bytes() else { return None };
+    json.get(1..json.len() - 1)
 }
 
 /// The unescaped content of a JSON string; `None` for any other value.
@@ -206,8 +223,8 @@ pub fn string_equals(json: &str, wanted: &str) -> bool {
 /// Half a surrogate pair as an escape is legal JSON (RFC 8259 section 8.2), but not text. A string
 /// that contains one is returned as it was written.
 pub fn string(json: &str) -> Option<Cow<'_, str>> {
-    let inside = json.strip_prefix('"')?.strip_suffix('"')?;
-    if !inside.contains('\\') {
+    let inside = inside_quotes(json)?;
+    if memchr::memchr(b'\\', inside.as_bytes()).is_none() {
         return Some(Cow::Borrowed(inside));
     }
     Some(serde_json::from_str::<String>(json).map_or(Cow::Borrowed(inside), Cow::Owned))
@@ -231,8 +248,8 @@ pub fn string_lossy(json: &str) -> Option<Cow<'_, str>> {
         }
     }
 
-    let inside = json.strip_prefix('"')?.strip_suffix('"')?;
-    if !inside.contains('\\') {
+    let inside = inside_quotes(json)?;
+    if memchr::memchr(b'\\', inside.as_bytes()).is_none() {
         return Some(Cow::Borrowed(inside));
     }
     serde_json::Deserializer::from_str(json).deserialize_bytes(Bytes).ok().map(Cow::Owned)

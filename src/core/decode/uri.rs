@@ -18,9 +18,12 @@ pub fn origin_form(target: &str) -> &str {
 /// The scheme (RFC 3986 section 3.1) of a URI that names a host, and the rest after `://`. `None`
 /// for a reference without a scheme, even if its query contains a URI.
 pub fn split_scheme(uri: &str) -> Option<(&str, &str)> {
+    // Most targets are paths, in which nothing has to be looked for.
+    if !uri.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return None;
+    }
     let (scheme, rest) = uri.split_once("://")?;
-    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
     is_scheme.then_some((scheme, rest))
 }
 

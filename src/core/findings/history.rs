@@ -348,6 +348,7 @@ impl History {
                 let request = OpenRequest { breaks, ..OpenRequest::of(facts) };
                 if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.requested_tools, &request.subject)
                     && self.called_unlisted.len() < CALLED
+                    && !self.called_unlisted.contains(name)
                 {
                     self.called_unlisted.insert(name.clone());
                 }

@@ -116,7 +116,7 @@ impl McpExchange {
             last_event_id: exchange.request.fields.get("last-event-id").map(str::to_owned),
             target: comparable(origin_form(exchange.target.as_deref().unwrap_or_default())).into_owned(),
             host: exchange.request.fields.get("host").map(str::to_owned),
-            params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
+            params: exchange.request.fields.with_prefix(PARAM).take(REMEMBERED).map(param).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),
             names_method: exchange.request.fields.get("mcp-method").is_some(),
             ..McpExchange::default()
@@ -173,6 +173,10 @@ impl McpExchange {
         if passed.len() >= REMEMBERED {
             return;
         }
+        // Most bodies have one message.
+        if passed.is_empty() {
+            passed.reserve_exact(1);
+        }
         let is_request = message.kind == Kind::Request;
         let name = match facts.method {
             _ if !is_request => None,
@@ -201,11 +205,12 @@ impl McpExchange {
     }
 }
 
-/// A header that repeats an argument of a tool: its name without the prefix, and its value.
-fn param((name, value): (&str, &str)) -> Option<(String, String)> {
-    const PREFIX: &str = "mcp-param-";
-    let (prefix, rest) = name.split_at_checked(PREFIX.len())?;
-    prefix.eq_ignore_ascii_case(PREFIX).then(|| (rest.to_owned(), value.to_owned()))
+/// The prefix of header fields that repeat an argument of a tool.
+const PARAM: &str = "mcp-param-";
+
+/// A header field that repeats an argument of a tool: its name without the prefix, and its value.
+fn param((name, value): (&str, &str)) -> (String, String) {
+    (name[PARAM.len()..].to_owned(), value.to_owned())
 }
 
 /// The media type of a body, without parameters, in lower case.

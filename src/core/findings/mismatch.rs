@@ -92,6 +92,9 @@ const DESCRIBED: usize = 3;
 
 /// Reports the differences of this topic as one finding. False where there are none.
 pub fn report_mismatches(context: &MessageContext<'_, '_>, topic: Topic, report: &mut Report<'_>) -> bool {
+    if context.mismatches().is_empty() {
+        return false;
+    }
     let found: Vec<&Mismatch> = mismatches_of_topic(context, topic).collect();
     let mut text: Vec<String> = found.iter().take(DESCRIBED).map(|mismatch| mismatch.to_string()).collect();
     if found.len() > DESCRIBED {

@@ -10,6 +10,7 @@ pub mod message;
 pub mod meta;
 pub mod method;
 pub mod note;
+pub mod number_index;
 pub mod numbers;
 pub mod operations;
 pub mod pairing;

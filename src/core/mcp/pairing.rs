@@ -7,12 +7,13 @@
 //!
 //! **No pairing is made on a guess**: where two requests match, none is chosen.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::note::WaitEnd;
+use super::number_index::{NumberIndex, Numbers};
 use super::numbers::MessageNumber;
 use crate::capture::Time;
 use crate::capture::steps::step;
@@ -84,9 +85,6 @@ enum TypedId {
     Other(Arc<str>),
 }
 
-/// The least sender and id, in the order of [`Pairing::by_exchange`].
-const LEAST_ID: SenderAndId = (Direction::ClientToServer, TypedId::Number(0));
-
 /// The open requests of a session.
 ///
 /// Each question has an index, so that a message costs the same however many requests are open.
@@ -95,18 +93,17 @@ pub struct Pairing {
     /// Numbers grow, so the first request is the oldest.
     open: BTreeMap<MessageNumber, (SenderAndId, Pending)>,
     by_id: FxHashMap<SenderAndId, SameId>,
-    /// The requests that exchanges carried, by their ids.
-    by_exchange: BTreeSet<(ExchangeNumber, SenderAndId, MessageNumber)>,
+    /// The requests that an exchange carried: those of each id, and with `None` all of them.
+    by_exchange: NumberIndex<(ExchangeNumber, Option<SenderAndId>)>,
     /// The requests whose exchange ended with its connection.
-    by_ended_connection: BTreeSet<(ConnectionId, MessageNumber)>,
+    by_ended_connection: NumberIndex<ConnectionId>,
     answered: FxHashSet<SenderAndId>,
 }
 
 /// The open requests of one sender with the same id.
 #[derive(Debug, Default)]
 struct SameId {
-    /// Their numbers, oldest first.
-    numbers: VecDeque<MessageNumber>,
+    numbers: Numbers,
     /// Of these, the number of requests that were not cancelled.
     live: usize,
 }
@@ -143,11 +140,9 @@ impl Pairing {
         self.numbers_in(exchange).next().is_some()
     }
 
-    /// The numbers of the open requests that an exchange carried.
+    /// The numbers of the open requests that an exchange carried, in order.
     fn numbers_in(&self, exchange: ExchangeNumber) -> impl Iterator<Item = MessageNumber> {
-        let from = (exchange, LEAST_ID, MessageNumber(0));
-        let carried = self.by_exchange.range(from..).take_while(move |(carrier, ..)| *carrier == exchange);
-        carried.inspect(|_| step()).map(|(.., number)| *number)
+        self.by_exchange.of(&(exchange, None)).inspect(|_| step())
     }
 
     /// Records that an exchange ended. Responses to its requests can still come on another stream.
@@ -156,7 +151,7 @@ impl Pairing {
             if let Some((_, pending)) = self.open.get_mut(&number) {
                 pending.ended = Some(end);
                 if end.end == WaitEnd::ConnectionEnded {
-                    self.by_ended_connection.insert((end.connection, number));
+                    self.by_ended_connection.insert(end.connection, number);
                 }
             }
         }
@@ -164,10 +159,9 @@ impl Pairing {
 
     /// Records when a connection ended that ended open exchanges.
     pub fn connection_ended(&mut self, connection: ConnectionId, time: Time) {
-        let all = (connection, MessageNumber(0))..=(connection, MessageNumber(u64::MAX));
-        for (_, number) in self.by_ended_connection.range(all) {
+        for number in self.by_ended_connection.of(&connection) {
             step();
-            if let Some(end) = self.open.get_mut(number).and_then(|(_, pending)| pending.ended.as_mut()) {
+            if let Some(end) = self.open.get_mut(&number).and_then(|(_, pending)| pending.ended.as_mut()) {
                 end.time = end.time.max(time);
             }
         }
@@ -180,10 +174,11 @@ impl Pairing {
         self.answered.remove(&key);
         let same = self.by_id.entry(key.clone()).or_default();
         let in_flight = same.live > 0;
-        same.numbers.push_back(pending.number);
+        same.numbers.insert(pending.number);
         same.live += usize::from(!pending.cancelled);
         if let Some(exchange) = pending.exchange {
-            self.by_exchange.insert((exchange, key.clone(), pending.number));
+            self.by_exchange.insert((exchange, None), pending.number);
+            self.by_exchange.insert((exchange, Some(key.clone())), pending.number);
         }
         self.open.insert(pending.number, (key, pending));
         while self.open.len() > limit
@@ -203,15 +198,12 @@ impl Pairing {
             Scope::Session(exchange) => exchange,
             Scope::NotCaptured => return PairingResult::NotCaptured,
         };
-        let in_exchange = exchange.and_then(|exchange| {
-            let all = (exchange, key.clone(), MessageNumber(0))..=(exchange, key.clone(), MessageNumber(u64::MAX));
-            self.by_exchange.range(all).next().map(|(.., number)| *number)
-        });
+        let in_exchange = exchange.and_then(|exchange| self.by_exchange.of(&(exchange, Some(key.clone()))).next());
         let number = match (in_exchange, scope, self.by_id.get(&key)) {
             (Some(number), ..) => Some(number),
             (None, Scope::Session(_), Some(same)) => match (same.numbers.len(), same.live) {
-                (1, _) => same.numbers.front().copied(),
-                (_, 1) => same.numbers.iter().rev().inspect(|_| step()).copied().find(|number| self.is_live(*number)),
+                (1, _) => same.numbers.iter().next(),
+                (_, 1) => same.numbers.iter().rev().inspect(|_| step()).find(|number| self.is_live(*number)),
                 _ => return PairingResult::Ambiguous,
             },
             _ => None,
@@ -236,7 +228,7 @@ impl Pairing {
     /// Marks the request of `sender` with this id as cancelled. Returns it if it was not before.
     pub fn cancel(&mut self, sender: Direction, id: &str) -> Option<&Pending> {
         let same = self.by_id.get_mut(&(sender, typed_id(id)))?;
-        let (_, pending) = self.open.get_mut(same.numbers.back()?)?;
+        let (_, pending) = self.open.get_mut(&same.numbers.iter().next_back()?)?;
         let was_cancelled = std::mem::replace(&mut pending.cancelled, true);
         same.live -= usize::from(!was_cancelled);
         (!was_cancelled).then_some(pending)
@@ -245,8 +237,7 @@ impl Pairing {
     /// Removes the requests of an exchange that the server refused or redirected, and returns them
     /// in order of their numbers. No response to them follows.
     pub fn take_exchange(&mut self, exchange: ExchangeNumber) -> Vec<(Direction, Pending)> {
-        let mut numbers: Vec<MessageNumber> = self.numbers_in(exchange).collect();
-        numbers.sort_unstable();
+        let numbers: Vec<MessageNumber> = self.numbers_in(exchange).collect();
         let taken = numbers.into_iter().filter_map(|number| self.take(number));
         taken.map(|((sender, _), pending)| (sender, pending)).collect()
     }
@@ -263,19 +254,18 @@ impl Pairing {
     fn take(&mut self, number: MessageNumber) -> Option<(SenderAndId, Pending)> {
         let (key, pending) = self.open.remove(&number)?;
         if let Some(same) = self.by_id.get_mut(&key) {
-            if let Ok(position) = same.numbers.binary_search(&number) {
-                same.numbers.remove(position);
-            }
+            same.numbers.remove(number);
             same.live -= usize::from(!pending.cancelled);
             if same.numbers.is_empty() {
                 self.by_id.remove(&key);
             }
         }
         if let Some(exchange) = pending.exchange {
-            self.by_exchange.remove(&(exchange, key.clone(), number));
+            self.by_exchange.remove(&(exchange, None), number);
+            self.by_exchange.remove(&(exchange, Some(key.clone())), number);
         }
         if let Some(end) = &pending.ended {
-            self.by_ended_connection.remove(&(end.connection, number));
+            self.by_ended_connection.remove(&end.connection, number);
         }
         Some((key, pending))
     }

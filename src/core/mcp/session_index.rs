@@ -83,7 +83,7 @@ impl ExchangeEvidence {
             server,
             target: comparable(origin_form(exchange.target.as_deref().unwrap_or_default())).into(),
             method: exchange.method.clone().unwrap_or_default(),
-            host: host.filter(|host| host.parse::<IpAddr>().is_err()),
+            host: host.filter(|host| !is_address(host)),
             session_id: field("mcp-session-id").map(Arc::from),
             is_assigned: false,
             version: field("mcp-protocol-version").map(Arc::from),
@@ -193,6 +193,12 @@ struct EndpointStream {
     server: SocketAddr,
     /// The path of the stream and the path of its endpoint, both without query.
     paths: [String; 2],
+}
+
+/// Whether a host is an IP address. Most are names, which no parser has to read.
+fn is_address(host: &str) -> bool {
+    let may_be = host.starts_with(|first: char| first.is_ascii_digit()) || host.contains(':');
+    may_be && host.parse::<IpAddr>().is_ok()
 }
 
 /// The path of a target, without its query.

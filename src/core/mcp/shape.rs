@@ -149,7 +149,7 @@ pub fn defines_method(revision: Revision, method: &str) -> bool {
     arena(revision).methods.contains_key(method)
 }
 
-/// The names of all requests of the revision, or of all its notifications.
+/// The names of all requests of the revision, or of all its notifications, in any order.
 pub fn methods(revision: Revision, requests: bool) -> impl Iterator<Item = &'static str> {
     let methods = arena(revision).methods.iter();
     methods.filter(move |(_, method)| method.answers.is_empty() != requests).map(|(name, _)| *name)

@@ -204,7 +204,12 @@ impl tcp::Sink for ReassemblerSink<'_, '_, '_> {
 
     fn segment(&mut self, fact: &SegmentFact<'_>) {
         let AboveTcp { holes, order, clocks, .. } = self.above;
-        [holes.segment(fact), order.segment(fact)].into_iter().flatten().for_each(&mut *self.sink);
+        if let Some(change) = holes.segment(fact) {
+            (self.sink)(change);
+        }
+        if let Some(change) = order.segment(fact) {
+            (self.sink)(change);
+        }
         if fact.flags.has(Flags::SYN) {
             (self.sink)(Observation::Beginning(fact.connection));
         }
@@ -223,7 +228,9 @@ impl tcp::Sink for ReassemblerSink<'_, '_, '_> {
             Piece::Gap(length) => delivery.offset.saturating_add(length),
             Piece::End(_) => u64::MAX,
         };
-        self.above.holes.delivered(delivery.connection, delivery.side, end).into_iter().for_each(&mut *self.sink);
+        if let Some(change) = self.above.holes.delivered(delivery.connection, delivery.side, end) {
+            (self.sink)(change);
+        }
         let AboveTcp { stacks, counts, .. } = self.above;
         stacks.delivered(&delivery, &mut |unit| observe(counts, unit, self.sink));
     }

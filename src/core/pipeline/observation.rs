@@ -74,7 +74,8 @@ impl Observation {
             Observation::Unit(Unit::Text(text)) => text.raw.len(),
             Observation::Unit(Unit::Plaintext(.., bytes)) => bytes.len(),
             Observation::Unit(Unit::Event(sent)) => sent.size(),
-            Observation::Unit(Unit::Head(exchange, ..) | Unit::Exchange(exchange)) => exchange.size(),
+            Observation::Unit(Unit::Head(exchange, ..)) => exchange.size(),
+            Observation::Unit(Unit::Exchange(exchange)) => exchange.size(),
             Observation::Unit(Unit::Stderr(_, line)) => line.bytes.len(),
             _ => 0,
         }

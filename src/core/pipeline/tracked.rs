@@ -1,6 +1,8 @@
 //! The output of the second stage, in order: events, and what the rules have to judge. It owns its
 //! data, so that the third stage can run on another thread.
 
+use std::sync::Arc;
+
 use crate::capture::Time;
 use crate::decode::exchange::Exchange;
 use crate::decode::stack::ServerSentEvent;
@@ -21,7 +23,7 @@ pub enum Tracked {
     /// An event that no rule judges.
     Event(Event),
     /// The head of a request or response. The session is `None` while it is not known.
-    Head(Box<Exchange>, Direction, Option<SessionNumber>),
+    Head(Arc<Exchange>, Direction, Option<SessionNumber>),
     /// A server-sent event, after the message that it carries.
     ServerSentEvent(Box<ServerSentEvent>, Option<SessionNumber>, Opened),
     /// A message with its number.

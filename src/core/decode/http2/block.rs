@@ -85,7 +85,9 @@ impl Block {
         most: usize,
         search: Option<SecretSearch<'_>>,
     ) -> DecodedBlock {
-        let mut fields = FieldText { most, search, ..FieldText::default() };
+        // Fields of the tables are longer than their indexes.
+        let text = Vec::with_capacity((2 * self.bytes.len() + 128).min(most));
+        let mut fields = FieldText { text, list: Vec::with_capacity(8), most, search, ..FieldText::default() };
         let result = hpack.decode(&self.bytes, &mut |field| fields.push(&field));
         let mut secrets: Vec<Secret> = Vec::new();
         for (Literal { range, huffman }, mask) in fields.secrets.drain(..) {

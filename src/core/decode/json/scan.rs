@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use super::open_brackets::OpenBrackets;
 use super::quotes::{closing_quote, quote_escape_or_control};
 
 /// The reason why scanning stopped.
@@ -108,14 +109,14 @@ pub struct JsonScanner<'a, const CHECKED: bool> {
     max_depth: usize,
     /// Closing brackets of the open objects and arrays inside the value that is being checked.
     /// Reused from value to value.
-    open: Vec<u8>,
+    open: OpenBrackets,
 }
 
 impl<'a> JsonScanner<'a, true> {
     /// A scanner at the first value of a text that was not checked before. Arrays and objects may
     /// be nested `max_depth` levels deep.
     pub fn checking(text: &'a str, max_depth: usize) -> Self {
-        let mut reader = JsonScanner { text, at: 0, depth: 0, max_depth, open: Vec::new() };
+        let mut reader = JsonScanner { text, at: 0, depth: 0, max_depth, open: OpenBrackets::default() };
         reader.blanks();
         reader
     }
@@ -124,7 +125,7 @@ impl<'a> JsonScanner<'a, true> {
 impl<'a> JsonScanner<'a, false> {
     /// A scanner at offset `at` of a text that was checked before.
     pub fn trusting(text: &'a str, at: usize) -> Self {
-        JsonScanner { text, at, depth: 0, max_depth: usize::MAX, open: Vec::new() }
+        JsonScanner { text, at, depth: 0, max_depth: usize::MAX, open: OpenBrackets::default() }
     }
 }
 
@@ -285,7 +286,7 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
             self.begin()?;
             // After a value, enclosing objects and arrays may end; then the next value follows.
             loop {
-                let Some(closing) = self.open.last().copied() else { return Ok(()) };
+                let Some(closing) = self.open.closing() else { return Ok(()) };
                 self.blanks();
                 match self.peek() {
                     Some(b',') => {
@@ -321,7 +322,7 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
                 Some(b'[') => b']',
                 _ => return Err(Stop::NotJson),
             };
-            if self.depth + self.open.len() >= self.max_depth {
+            if self.depth + self.open.depth() >= self.max_depth {
                 return Err(Stop::TooDeep);
             }
             self.at += 1;

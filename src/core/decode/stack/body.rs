@@ -88,16 +88,15 @@ impl Body {
                 Some(Ok(coding)) => (coding, None),
                 Some(Err(anomaly)) => (None, Some(anomaly)),
             };
-        let kind = match head.media_type().as_deref() {
+        let media_type = head.media_type();
+        let kind = match media_type.as_deref() {
             _ if anomaly.is_some() => BodyKind::Ignored,
             Some("text/event-stream") if direction == Direction::ServerToClient => {
                 BodyKind::Events(Box::new(Sse::new(limits)), None)
             }
             Some(json) if json == "application/json" || json.ends_with("+json") => BodyKind::Json(Vec::new()),
             None | Some("text/plain" | "application/x-www-form-urlencoded" | "application/octet-stream") => {
-                BodyKind::Undecided {
-                    may_be_events: head.is_unseen() || head.version == "2" && head.media_type().is_none(),
-                }
+                BodyKind::Undecided { may_be_events: head.is_unseen() || head.version == "2" && media_type.is_none() }
             }
             Some(_) => BodyKind::Ignored,
         };
@@ -105,7 +104,7 @@ impl Body {
         let hash = options.hash.then(Hash::default);
         let masks = options.store && !options.keep_secrets;
         // A page may contain a token too.
-        let is_page = head.media_type().is_some_and(|kind| kind.starts_with("text/") || kind.ends_with("xml"));
+        let is_page = media_type.is_some_and(|kind| kind.starts_with("text/") || kind.ends_with("xml"));
         let is_text = match kind {
             BodyKind::Json(_) | BodyKind::Undecided { .. } => true,
             BodyKind::Ignored => is_page,

@@ -25,7 +25,7 @@ pub enum Unit {
     OtherText(Time),
     /// A head of an exchange is complete; the exchange has what was decoded so far. A request's
     /// head precedes all texts of the request.
-    Head(Box<Exchange>, Direction, Arc<ConnectionInfo>),
+    Head(Arc<Exchange>, Direction, Arc<ConnectionInfo>),
     /// A server-sent event, with or without data. Its text precedes it.
     Event(Box<ServerSentEvent>),
     /// An exchange ended.

@@ -14,6 +14,7 @@ use crate::findings::message_facts::{Evidence, InForce, MessageFacts};
 use crate::mcp::capability::{Capabilities, Declarer};
 use crate::mcp::meta;
 use crate::mcp::method::Method;
+use crate::mcp::number_index::NumberIndex;
 use crate::mcp::{Message, MessageNumber};
 
 /// Limit of the bytes of a remembered text (a name, a URI, a cursor). Real ones are short. The
@@ -158,7 +159,7 @@ fn params_hash(facts: &MessageFacts<'_>) -> Option<u64> {
 
 /// A name by which messages refer to open requests. Texts are hashed, so every match has to be
 /// compared as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum RequestName {
     /// The sender, and a hash of the id without its quotes.
     Id(Direction, u64),
@@ -195,7 +196,7 @@ pub struct OpenRequests {
     /// Boxed: a node of the tree has room for eleven values, and most sessions have
     /// one open request.
     open: BTreeMap<MessageNumber, Box<OpenRequest>>,
-    by_name: BTreeSet<(RequestName, MessageNumber)>,
+    by_name: NumberIndex<RequestName>,
     /// The number of open requests of each side.
     of_side: [usize; 2],
     limit: usize,
@@ -204,7 +205,7 @@ pub struct OpenRequests {
 impl OpenRequests {
     /// An empty collection. Beyond `limit` the oldest request is evicted.
     pub(super) fn new(limit: usize) -> OpenRequests {
-        OpenRequests { open: BTreeMap::new(), by_name: BTreeSet::new(), of_side: [0; 2], limit: limit.max(1) }
+        OpenRequests { open: BTreeMap::new(), by_name: NumberIndex::default(), of_side: [0; 2], limit: limit.max(1) }
     }
 
     pub fn get(&self, number: MessageNumber) -> Option<&OpenRequest> {
@@ -218,8 +219,7 @@ impl OpenRequests {
 
     /// The numbers of the requests that may have this name, the latest first.
     fn numbers(&self, name: RequestName) -> impl Iterator<Item = MessageNumber> + Clone {
-        let all = (name, MessageNumber(0))..=(name, MessageNumber(u64::MAX));
-        self.by_name.range(all).rev().take(SEARCHED).inspect(|_| step()).map(|(_, number)| *number)
+        self.by_name.of(&name).rev().take(SEARCHED).inspect(|_| step())
     }
 
     /// The requests that may have this name, the latest first.
@@ -283,7 +283,7 @@ impl OpenRequests {
             self.remove(*oldest);
         }
         let number = request.number;
-        self.by_name.extend(RequestName::all_of(&request).map(|name| (name, number)));
+        RequestName::all_of(&request).for_each(|name| self.by_name.insert(name, number));
         self.of_side[request.sender as usize] += 1;
         self.open.insert(number, Box::new(request));
     }
@@ -291,7 +291,7 @@ impl OpenRequests {
     pub(super) fn remove(&mut self, number: MessageNumber) -> Option<OpenRequest> {
         let request = self.open.remove(&number)?;
         for name in RequestName::all_of(&request) {
-            self.by_name.remove(&(name, number));
+            self.by_name.remove(&name, number);
         }
         self.of_side[request.sender as usize] -= 1;
         Some(*request)

@@ -1,15 +1,16 @@
 //! The requests of a session that have no response so far, found by what later messages name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Digest, LinkableRequest, OPEN};
 use crate::capture::Time;
 use crate::capture::steps::step;
 use crate::decode::Direction;
+use crate::mcp::number_index::NumberIndex;
 use crate::mcp::numbers::MessageNumber;
 
 /// What a later message names of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     Id(Digest),
     /// Its `_meta.progressToken`.
@@ -23,7 +24,7 @@ pub(super) enum Name {
 pub(super) struct OpenRequests {
     requests: BTreeMap<MessageNumber, LinkableRequest>,
     /// By sender and name, so that no message has to go through all requests.
-    names: BTreeSet<(Direction, Name, MessageNumber)>,
+    names: NumberIndex<(Direction, Name)>,
 }
 
 impl OpenRequests {
@@ -33,14 +34,14 @@ impl OpenRequests {
         {
             self.remove(oldest);
         }
-        self.names.extend(names(&request).map(|name| (request.sender, name, number)));
+        names(&request).for_each(|name| self.names.insert((request.sender, name), number));
         self.requests.insert(number, request);
     }
 
     pub(super) fn remove(&mut self, number: MessageNumber) -> Option<LinkableRequest> {
         let request = self.requests.remove(&number)?;
         for name in names(&request) {
-            self.names.remove(&(request.sender, name, number));
+            self.names.remove(&(request.sender, name), number);
         }
         Some(request)
     }
@@ -55,8 +56,8 @@ impl OpenRequests {
         sender: Direction,
         name: Name,
     ) -> impl DoubleEndedIterator<Item = (MessageNumber, &LinkableRequest)> {
-        let numbers = self.names.range((sender, name, MessageNumber(0))..=(sender, name, MessageNumber(u64::MAX)));
-        numbers.inspect(|_| step()).filter_map(|(.., number)| Some((*number, self.requests.get(number)?)))
+        let numbers = self.names.of(&(sender, name)).inspect(|_| step());
+        numbers.filter_map(|number| Some((number, self.requests.get(&number)?)))
     }
 
     /// Notes which call repeats this one. No later call does.
@@ -64,7 +65,7 @@ impl OpenRequests {
         if let Some(request) = self.requests.get_mut(&number) {
             request.repeated_by = Some(by);
             if let Some(call) = request.call {
-                self.names.remove(&(request.sender, Name::Call(call), number));
+                self.names.remove(&(request.sender, Name::Call(call)), number);
             }
         }
     }
@@ -73,7 +74,7 @@ impl OpenRequests {
     pub(super) fn take_call(&mut self, number: MessageNumber) -> Option<u64> {
         let request = self.requests.get_mut(&number)?;
         let call = request.call.take()?;
-        self.names.remove(&(request.sender, Name::Call(call), number));
+        self.names.remove(&(request.sender, Name::Call(call)), number);
         Some(call)
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashMap;
+
 use super::language::{ObjectClause, ShapeTable, Type};
 
 /// A shape, as an index into the arena.
@@ -87,7 +89,7 @@ pub struct Arena {
     /// Shapes with a name.
     pub definitions: BTreeMap<&'static str, Id>,
     /// Requests and notifications by method.
-    pub methods: BTreeMap<&'static str, Method>,
+    pub methods: FxHashMap<&'static str, Method>,
     /// Whole error responses by code.
     pub errors: BTreeMap<i64, Id>,
 }

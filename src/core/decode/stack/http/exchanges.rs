@@ -61,7 +61,8 @@ struct ArrivalTimes {
 /// An exchange that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenExchange {
-    pub(super) exchange: Exchange,
+    /// Shared with the units about its heads, while somebody reads them.
+    pub(super) exchange: Arc<Exchange>,
     pub(super) bodies: [Option<Body>; 2],
     /// The WebSocket on the exchange's stream of HTTP/2, instead of bodies.
     websocket: Option<Box<WebSocketStream>>,
@@ -138,7 +139,7 @@ impl Exchanges {
                 let span = Span { stream, start: offset, end: offset + bytes.len() as u64 };
                 let Some(open) = self.open.get_mut(&exchange) else { return };
                 let number = open.exchange.number;
-                let half = half(&mut open.exchange, direction);
+                let half = half(Arc::make_mut(&mut open.exchange), direction);
                 half.ended = half.ended.max(Some(time));
                 let (packets, limit) = (&mut half.packets, context.shared.limits.packets_listed);
                 let mut all = true;
@@ -212,7 +213,7 @@ impl Exchanges {
             let exchange =
                 Exchange { number, connection: id, h2_stream, http_version: head.version, ..Exchange::default() };
             Box::new(OpenExchange {
-                exchange,
+                exchange: Arc::new(exchange),
                 bodies: [None, None],
                 websocket: None,
                 ended: [false; 2],
@@ -236,7 +237,7 @@ impl Exchanges {
         let packets = context.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
         let arrivals = self.arrivals[direction as usize];
         let started = if head.offset >= arrivals.piece.0 { arrivals.piece.1 } else { arrivals.pending_since };
-        let exchange = &mut open.exchange;
+        let exchange = Arc::make_mut(&mut open.exchange);
         exchange.h2_stream = exchange.h2_stream.or(h2_stream);
         let connects = h2_stream.is_none() && exchange.method.as_deref() == Some("CONNECT");
         if h2_stream.is_some() && accepts_websocket(exchange, &head) {
@@ -285,9 +286,10 @@ impl Exchanges {
         if context.shared.options.store {
             context.shared.new_heads.insert(context.id);
         }
-        (context.sink)(Unit::Head(Box::new(exchange.clone()), direction, Arc::clone(context.connection)));
+        let number = exchange.number;
+        (context.sink)(Unit::Head(Arc::clone(&open.exchange), direction, Arc::clone(context.connection)));
         if let Some(anomaly) = anomaly {
-            context.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
+            context.anomaly(Some(direction), Some(number), Some(span), anomaly);
         }
         if direction == Direction::ClientToServer {
             self.end_unanswered(context);
@@ -326,12 +328,13 @@ impl Exchanges {
         let Some(body) = open.bodies[direction as usize].take() else { return };
         let number = open.exchange.number;
         let end = body.finish(context, number, complete, ending);
-        let half = half(&mut open.exchange, direction);
+        let exchange = Arc::make_mut(&mut open.exchange);
+        let half = half(exchange, direction);
         half.body_bytes = end.bytes;
         half.complete = complete && half.head_end > half.head_start;
         half.body_sha256 = end.sha256.filter(|_| half.complete);
         if direction == Direction::ServerToClient {
-            open.exchange.explanation = end.explanation;
+            exchange.explanation = end.explanation;
         }
     }
 
@@ -365,7 +368,7 @@ impl Exchanges {
             if let Some(websocket) = open.websocket.take() {
                 websocket.close(context);
             }
-            (context.sink)(Unit::Exchange(Box::new(open.exchange)));
+            (context.sink)(Unit::Exchange(Box::new(Arc::unwrap_or_clone(open.exchange))));
         }
     }
 
