@@ -5,7 +5,7 @@
 //! cargo bench --bench live
 //! # one measurement of wrap: trip, pipelined, large, start, idle, seen
 //! cargo bench --bench live -- wrap large
-//! # one measurement of proxy: trip, large
+//! # one measurement of proxy: trip, large, costs (what its threads use for each megabyte)
 //! cargo bench --bench live -- proxy large
 //! # 1 MB messages of official servers
 //! MCPTAP_PEERS=target/peers cargo bench --bench live -- wrap official
@@ -24,6 +24,7 @@ mod attach;
 mod official;
 mod proxy;
 mod sniff;
+mod threads;
 mod ways;
 mod wrap;
 

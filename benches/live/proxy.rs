@@ -1,6 +1,7 @@
 //! `mcptap proxy` between a client and a server that know the length of every message, so that
 //! neither of them parses.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -10,8 +11,9 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::ways::{Way, print_head, relay, turns};
-use crate::{answer, mcptap, median, peak_memory, recorded, request};
+use crate::threads::ThreadCost;
+use crate::ways::{ROUNDS, Way, print_head, relay, turns};
+use crate::{answer, mcptap, median, peak_memory, recorded, request, threads};
 
 /// The digits of an id within a body.
 const ID: std::ops::Range<usize> = 22..30;
@@ -109,9 +111,18 @@ impl Between {
     }
 }
 
-/// Makes calls one after the other. Returns the seconds of each, and the peak memory of the program
-/// between in MB.
-fn calls(way: Way, calls: u64, padding: usize) -> (Vec<f64>, f64) {
+/// The figures of some calls.
+struct Measured {
+    /// The seconds of each call.
+    times: Vec<f64>,
+    /// The peak memory of the program between, in MB.
+    peak: f64,
+    /// What the threads of the program between used from the first call to the last one.
+    threads: BTreeMap<String, ThreadCost>,
+}
+
+/// Makes calls one after the other.
+fn calls(way: Way, calls: u64, padding: usize) -> Measured {
     let server = serve(padding);
     let between = (way != Way::Direct).then(|| Between::start(way, server));
     let port = between.as_ref().map_or(server, |(_, own)| *own);
@@ -127,23 +138,51 @@ fn calls(way: Way, calls: u64, padding: usize) -> (Vec<f64>, f64) {
         stream.read_exact(&mut response).expect("it answers");
         times.push(begun.elapsed().as_secs_f64());
     }
+    let threads = between.as_ref().map_or_else(BTreeMap::new, |(between, _)| threads::costs(&between.child));
     drop(stream);
     let peak = between.as_ref().map_or(0.0, |(between, _)| peak_memory(&between.child));
     if let Some((between, _)) = between {
         between.end(way, calls);
     }
-    (times, peak)
+    Measured { times, peak, threads }
 }
 
 /// The median round trip in microseconds.
 fn round_trip(way: Way) -> f64 {
-    median(calls(way, 10_000, 40).0) * 1e6
+    median(calls(way, 10_000, 40).times) * 1e6
 }
 
 /// Megabytes per second of messages of 1 MB in both directions.
 fn large(way: Way, count: u64) -> f64 {
-    let times = calls(way, count, 1 << 20).0;
-    (2 * count * (1 << 20)) as f64 / 1e6 / times.iter().sum::<f64>()
+    let times = calls(way, count, 1 << 20).times;
+    megabytes(count) / times.iter().sum::<f64>()
+}
+
+/// Megabytes of calls of 1 MB, in both directions.
+fn megabytes(count: u64) -> f64 {
+    (2 * count * (1 << 20)) as f64 / 1e6
+}
+
+/// Prints what the threads use for each megabyte of calls of 1 MB, until the last response. It
+/// depends less on other programs than times do.
+fn print_costs(count: u64) {
+    println!("{:17} {:>22} {:>22} {:>22}", format!("{count} x 1 MB, per MB"), "CPU, µs", "sleeps", "page faults");
+    for way in [Way::Relay, Way::Mcptap] {
+        let rounds: Vec<_> = (0..ROUNDS).map(|_| calls(way, count, 1 << 20).threads).collect();
+        let names: std::collections::BTreeSet<_> = rounds.iter().flat_map(BTreeMap::keys).collect();
+        for name in names {
+            let figure = |figure: fn(&ThreadCost) -> f64| {
+                let values = rounds.iter().filter_map(|threads| threads.get(name)).map(figure);
+                median(values.collect()) / megabytes(count)
+            };
+            println!(
+                "{name:17} {:>22.1} {:>22.2} {:>22.1}",
+                figure(|cost| cost.seconds * 1e6),
+                figure(|cost| cost.sleeps),
+                figure(|cost| cost.faults)
+            );
+        }
+    }
 }
 
 /// Runs the measurement of this name, or all of them.
@@ -158,6 +197,10 @@ pub fn run(only: Option<&str>) {
         turns(|way| large(way, 10)).print_rates("10 x 1 MB", "MB/s");
         // Far more than that.
         turns(|way| large(way, 200)).print_rates("200 x 1 MB", "MB/s");
-        println!("{:17} peak memory {:.0} MB", "", calls(Way::Mcptap, 200, 1 << 20).1);
+        println!("{:17} peak memory {:.0} MB", "", calls(Way::Mcptap, 200, 1 << 20).peak);
+    }
+    if wanted("costs") {
+        print_costs(10);
+        print_costs(200);
     }
 }

@@ -1,18 +1,22 @@
 //! Returns memory to the system while a wrapper is idle. Wrappers are idle most of the time, and a
 //! user may have twenty.
 
+#[cfg(target_os = "linux")]
+use std::{collections::HashSet, ops::Range};
+
 /// Returns the free memory of the allocator to the system.
 pub fn return_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     trim();
 }
 
-/// Releases the pages of the program's code. Most were needed only at the start. The kernel has the
-/// file in its page cache, once for all processes, so later accesses need no disk. But the next
+/// Releases the pages of the program's file and of its libraries: code, constants, and tables that
+/// the start and unwinding need. Most were needed only at the start. The kernel has the
+/// files in its page cache, once for all processes, so later accesses need no disk. But the next
 /// message is delayed by about 30 µs.
-pub fn release_code_pages() {
+pub fn release_file_pages() {
     #[cfg(target_os = "linux")]
-    release_pages_of_code();
+    release_unchanged_pages();
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -27,28 +31,59 @@ fn trim() {
 
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "the only way to release pages by address")]
-fn release_pages_of_code() {
+fn release_unchanged_pages() {
     use rustix::mm::{Advice, madvise};
 
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for code in maps.lines().filter_map(code) {
-        let address = std::ptr::with_exposed_provenance_mut(code.start);
-        // SAFETY: these pages cannot be written, so they hold the content of the file. The next
-        // access reads it from there again.
-        let _ = unsafe { madvise(address, code.len(), Advice::LinuxDontNeed) };
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    for pages in unchanged(&maps) {
+        let address = std::ptr::with_exposed_provenance_mut(pages.start);
+        // SAFETY: these pages cannot be written, and none differs from the file. The next access
+        // reads it from there again. They belong to the program or a library, which stay mapped.
+        let _ = unsafe { madvise(address, pages.len(), Advice::LinuxDontNeed) };
     }
 }
 
-/// The address range of code in a file, from a line of proc(5) maps: pages that are executable, not
-/// writable, and belong to a file.
+/// The address ranges of programs and libraries that hold what their files hold, from proc(5)
+/// smaps: they cannot be written, and no page was changed before that. Relocation changes some
+/// constants. Files without code are left out, because a thread may unmap them at any time.
 #[cfg(target_os = "linux")]
-fn code(line: &str) -> Option<std::ops::Range<usize>> {
-    let mut words = line.split_ascii_whitespace();
-    let (addresses, rights) = (words.next()?, words.next()?);
-    let (start, end) = addresses.split_once('-')?;
-    let address = |hexadecimal| usize::from_str_radix(hexadecimal, 16).ok();
-    let path = words.nth(3)?;
-    (rights == "r-xp" && path.starts_with('/')).then_some(address(start)?..address(end)?)
+fn unchanged(smaps: &str) -> Vec<Range<usize>> {
+    let mut mappings: Vec<Mapping<'_>> = Vec::new();
+    for line in smaps.lines() {
+        if let Some(mapping) = Mapping::parse(line) {
+            mappings.push(mapping);
+        } else if let (Some(mapping), Some(size)) = (mappings.last_mut(), line.strip_prefix("Anonymous:")) {
+            mapping.is_changed = size.trim() != "0 kB";
+        }
+    }
+    let is_code = |mapping: &&Mapping<'_>| mapping.rights == "r-xp" && mapping.path.starts_with('/');
+    let programs: HashSet<&str> = mappings.iter().filter(is_code).map(|mapping| mapping.path).collect();
+    mappings.retain(|mapping| {
+        matches!(mapping.rights, "r-xp" | "r--p") && !mapping.is_changed && programs.contains(mapping.path)
+    });
+    mappings.into_iter().map(|mapping| mapping.pages).collect()
+}
+
+/// A range of addresses, from its first line in smaps.
+#[cfg(target_os = "linux")]
+struct Mapping<'m> {
+    pages: Range<usize>,
+    rights: &'m str,
+    path: &'m str,
+    /// Whether a page differs from the file, as far as is known.
+    is_changed: bool,
+}
+
+#[cfg(target_os = "linux")]
+impl Mapping<'_> {
+    fn parse(line: &str) -> Option<Mapping<'_>> {
+        let mut words = line.split_ascii_whitespace();
+        let (addresses, rights) = (words.next()?, words.next()?);
+        let (start, end) = addresses.split_once('-')?;
+        let address = |hexadecimal| usize::from_str_radix(hexadecimal, 16).ok();
+        let pages = address(start)?..address(end)?;
+        Some(Mapping { pages, rights, path: words.nth(3).unwrap_or_default(), is_changed: true })
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -56,18 +91,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_of_files_is_released() {
-        let path = "fe:00 10272777                   /usr/bin/mcptap";
-        assert_eq!(code(&format!("1000-3000 r-xp 00000000 {path}")), Some(0x1000..0x3000));
-        for line in [
-            &format!("1000-3000 r--p 00000000 {path}"),
-            &format!("1000-3000 rwxp 00000000 {path}"),
-            "7ffc1-7ffc3 r-xp 00000000 00:00 0                          [vdso]",
-            "1000-3000 r-xp 00000000 00:00 0",
-            "",
-        ] {
-            assert_eq!(code(line), None, "{line}");
-        }
+    fn only_pages_that_equal_their_file_are_released() {
+        let mapping =
+            |line: &str, changed: &str| format!("{line}\nRss: 8 kB\nAnonymous:   {changed} kB\nVmFlags: rd mr\n");
+        let program = "fe:00 10272777                   /usr/bin/mcptap";
+        let smaps = [
+            mapping(&format!("1000-3000 r--p 00000000 {program}"), "0"),
+            mapping(&format!("3000-5000 r-xp 00002000 {program}"), "0"),
+            // Constants that were relocated, and data.
+            mapping(&format!("5000-6000 r--p 00004000 {program}"), "4"),
+            mapping(&format!("6000-7000 rw-p 00005000 {program}"), "0"),
+            mapping("7000-8000 r--p 00000000 fe:00 1 /usr/lib/locale/locale-archive", "0"),
+            mapping("8000-9000 r-xp 00000000 00:00 0 [vdso]", "0"),
+            mapping("9000-a000 r-xp 00000000 00:00 0", "0"),
+            format!("a000-b000 r--p 00007000 {program}"),
+        ];
+        assert_eq!(unchanged(&smaps.concat()), [0x1000..0x3000, 0x3000..0x5000]);
     }
 
     #[test]
@@ -75,7 +114,7 @@ mod tests {
         let data = vec![7u8; 1 << 20];
         drop(vec![8u8; 64 << 20]);
         return_free_memory();
-        release_code_pages();
+        release_file_pages();
         assert!(data.iter().all(|byte| *byte == 7));
     }
 }

@@ -159,18 +159,17 @@ pub struct DirectSaver {
     saved: bool,
     /// Idle items since the last packet.
     idle: u32,
-    /// Whether it released memory before.
-    has_released: bool,
 }
 
 /// Idle items after which memory is released. The first may be a pause within traffic. At the
-/// second the queue may still hold the memory of a burst.
+/// second the queue may still hold the memory of a burst. Later each note that the writer lives
+/// needs memory again for a moment.
 const IDLE_ITEMS: u32 = 3;
 
 impl DirectSaver {
     /// Records through `writer`.
     pub fn new(writer: Writer) -> DirectSaver {
-        DirectSaver { writer, failed: None, saved: false, idle: 0, has_released: false }
+        DirectSaver { writer, failed: None, saved: false, idle: 0 }
     }
 
     /// The writer, for what concerns its file.
@@ -212,19 +211,17 @@ impl Listener for DirectSaver {
     }
 
     fn idle(&mut self) -> Result<()> {
-        self.writer.alive(now());
+        let is_noted = self.writer.alive(now());
         let committed = self.writer.commit();
         self.saved = committed.is_ok();
         if let Err(error) = committed {
             self.failed = Some(error);
         }
         self.idle = self.idle.saturating_add(1);
-        if self.idle == IDLE_ITEMS {
+        if self.idle == IDLE_ITEMS || self.idle > IDLE_ITEMS && is_noted {
             self.writer.rest();
             memory::return_free_memory();
-            if !mem::replace(&mut self.has_released, true) {
-                memory::release_code_pages();
-            }
+            memory::release_file_pages();
         }
         Ok(())
     }
@@ -375,7 +372,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("captures.db-spill-1-7")).unwrap();
         let other = Locker::new(&db);
         other.lock();
-        writer.alive(Time(8));
+        writer.alive(Time(8_000_000_000));
         let error = format!("{:#}", writer.commit().unwrap_err());
         assert!(error.contains("nor can a file beside it be written") && error.contains("locked"), "{error}");
         other.unlock();

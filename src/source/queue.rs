@@ -37,8 +37,10 @@ pub(super) const BUFFER: usize = 128 << 10;
 /// Bytes of one batch: a full read of a large pipe, and small enough for a processor's cache.
 pub(super) const BATCH: usize = BUFFER + (4 << 10);
 
-/// The largest number of near batches: half of the memory of the queue.
-pub(super) const MAX_NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
+/// The largest number of near batches, 1 MiB. A stream of 50 MB a second fits in them while the
+/// recorder lets chunks gather ([`GATHER`]). More of them would slow the writers: the kernel takes
+/// eight times as long to supply a page as a copy into memory that was used before.
+pub(super) const MAX_NEAR: usize = (1 << 20) / BATCH;
 
 /// The number of recent batches at which they are moved to disk. The spiller is not woken for
 /// each of them.
@@ -46,9 +48,6 @@ const SPILL_AT: usize = 4;
 
 /// Empty batches retained while there is no traffic.
 const SPARE_AT_REST: usize = 1;
-
-/// Queued bytes at which the recorder is woken early.
-const WAKE_EARLY_AT: usize = QUEUE_LIMIT / 8;
 
 /// The time for which a writer waits for room while the disk takes nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -146,9 +145,7 @@ impl Queue {
         }
         queued.size += added;
         queued.open = batch;
-        let woken_early = queued.size > WAKE_EARLY_AT;
-        wakeups.recorder |= mem::take(&mut queued.recorder_asleep) || (woken_early && !queued.woken_early);
-        queued.woken_early = woken_early;
+        wakeups.recorder |= mem::take(&mut queued.recorder_asleep);
         wakeups.spiller |= queued.recent.len() >= SPILL_AT && mem::take(&mut queued.spiller_asleep);
     }
 
@@ -241,8 +238,7 @@ impl Queue {
         if queued.is_empty() {
             queued.spare.truncate(SPARE_AT_REST);
         } else {
-            let calm = |queued: &mut QueuedBatches| queued.size < WAKE_EARLY_AT && !queued.ended;
-            drop(wait_while(&self.wake_recorder, queued, GATHER, calm));
+            drop(wait_while(&self.wake_recorder, queued, GATHER, |queued| !queued.ended));
         }
     }
 

@@ -318,10 +318,14 @@ impl Writer {
     }
 
     /// Notes that the writer lives at this time of the system clock. It is stored with the next
-    /// commit. Once a second is enough: a reader checks the process itself only after ten seconds
-    /// without this, see [`Capture::is_live`](super::Capture::is_live).
-    pub fn alive(&mut self, now: Time) {
-        self.alive = now;
+    /// commit. Returns whether it is noted: while little time passed since the last note, a commit
+    /// without new records has nothing to write.
+    pub fn alive(&mut self, now: Time) -> bool {
+        let is_due = now.since(self.alive).unsigned_abs() >= capture::SIGN_OF_LIFE;
+        if is_due {
+            self.alive = now;
+        }
+        is_due
     }
 
     /// Writes everything that may be written, in one transaction. Does nothing if there

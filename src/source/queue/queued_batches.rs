@@ -28,8 +28,6 @@ pub(super) struct QueuedBatches {
     pub(super) size: usize,
     /// The recorder sleeps until a batch arrives.
     pub(super) recorder_asleep: bool,
-    /// The queue is larger than [`WAKE_EARLY_AT`] and the recorder has been woken for it.
-    pub(super) woken_early: bool,
     /// The spiller sleeps until it has to move batches to disk.
     pub(super) spiller_asleep: bool,
     /// A writer waits for room.

@@ -97,6 +97,11 @@ pub struct Counts {
     pub lost: u64,
 }
 
+/// The least time between two notes that a writer lives, in nanoseconds. Each costs a page of the
+/// database. Two of them fit into the time after which a reader checks the process itself, see
+/// [`Capture::is_live`].
+pub(in crate::store) const SIGN_OF_LIFE: u64 = 4_000_000_000;
+
 /// A stored capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
