@@ -143,7 +143,7 @@ fn without_script(out: &mut dyn Write, session: &Session, facts: &SessionFacts) 
 
 /// The timeline of a session with the details of its messages, as far as it was written.
 struct TimelineBlocks {
-    rows: ListBlocks<Row>,
+    rows: ListBlocks,
     details: DetailBlocks,
     end: TimelinePosition,
 }
@@ -173,19 +173,19 @@ impl TimelineBlocks {
         *end = timeline::visit(reader, session, filter, *end, &mut |row| match row {
             TimelineRow::Message(message) => {
                 for part in fold.end() {
-                    rows.push(out, Row::of_note(&part, start))?;
+                    rows.push(out, &Row::of_note(&part, start))?;
                 }
                 let position = rows.position();
                 let about = part_of(message.link.as_ref(), about(&message));
-                rows.push(out, Row::of_message(&message, about.clone(), start))?;
+                rows.push(out, &Row::of_message(&message, about.clone(), start))?;
                 details.push(out, position, &about, detail::of_message(&stored, *message)?)
             }
             TimelineRow::Note(note) => {
-                fold.note(note).iter().try_for_each(|part| rows.push(out, Row::of_note(part, start)))
+                fold.note(note).iter().try_for_each(|part| rows.push(out, &Row::of_note(part, start)))
             }
         })?;
         for part in fold.end() {
-            rows.push(out, Row::of_note(&part, start))?;
+            rows.push(out, &Row::of_note(&part, start))?;
         }
         rows.flush(out)?;
         details.flush(out)
@@ -195,7 +195,7 @@ impl TimelineBlocks {
 fn exchange_blocks(reader: &StoreReader, session: &Session, out: &mut dyn Write) -> Result<()> {
     let mut blocks = ListBlocks::new(BlockKind::Exchanges, session.number);
     for exchange in reader.all_exchanges(session.number) {
-        blocks.push(out, ExchangeText::new(exchange?, session.started))?;
+        blocks.push(out, &ExchangeText::new(exchange?, session.started))?;
     }
     blocks.flush(out)
 }
@@ -206,7 +206,7 @@ fn finding_blocks(reader: &StoreReader, session: &Session, out: &mut dyn Write) 
     for row in reader.all_findings(Scope::Session(session.number)) {
         let row = row?;
         let is_first = known.insert(row.rule.clone());
-        blocks.push(out, FindingText::new(row, is_first))?;
+        blocks.push(out, &FindingText::new(row, is_first))?;
     }
     blocks.flush(out)
 }

@@ -2,6 +2,7 @@
 
 mod har;
 mod html;
+mod memory;
 mod otlp;
 #[cfg(feature = "parquet")]
 mod parquet;

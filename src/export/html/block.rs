@@ -47,6 +47,10 @@ impl BlockKind {
     }
 }
 
+/// The lowest level of libdeflate that looks for the shortest coding. The highest one, 12, takes twice
+/// the time and saves 1.2 %.
+const LEVEL: i32 = 10;
+
 /// Writes a block. `from` is the position of its first row in the timeline.
 pub(super) fn write(
     out: &mut dyn Write,
@@ -56,9 +60,12 @@ pub(super) fn write(
     json: &impl Serialize,
     bytes: &[u8],
 ) -> Result<()> {
-    let json = serde_json::to_vec(json)?;
-    let content = [&u32::try_from(json.len())?.to_le_bytes(), &json[..], bytes].concat();
-    let mut compressor = Compressor::new(CompressionLvl::best());
+    let mut content = vec![0; size_of::<u32>()];
+    serde_json::to_writer(&mut content, json)?;
+    let length = u32::try_from(content.len() - size_of::<u32>())?;
+    content[..size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
+    content.extend_from_slice(bytes);
+    let mut compressor = Compressor::new(CompressionLvl::new(LEVEL).unwrap_or_default());
     let mut packed = vec![0; compressor.deflate_compress_bound(content.len())];
     let length = compressor.deflate_compress(&content, &mut packed)?;
     packed.truncate(length);
@@ -73,41 +80,41 @@ pub(super) fn write(
 }
 
 /// A list that is written in blocks, so that memory does not grow with the session.
-pub(super) struct ListBlocks<T> {
+pub(super) struct ListBlocks {
     kind: BlockKind,
     session: SessionNumber,
-    items: Vec<T>,
+    items: ItemColumns,
     written: usize,
 }
 
 /// Items of a block. The first block has what the first screen needs.
 const ITEMS: usize = 1_000;
 
-impl<T: Serialize> ListBlocks<T> {
+impl ListBlocks {
     /// An empty list.
-    pub(super) fn new(kind: BlockKind, session: SessionNumber) -> ListBlocks<T> {
-        ListBlocks { kind, session, items: Vec::new(), written: 0 }
+    pub(super) fn new(kind: BlockKind, session: SessionNumber) -> ListBlocks {
+        ListBlocks { kind, session, items: ItemColumns::default(), written: 0 }
     }
 
     /// The position of the next item.
     pub(super) fn position(&self) -> usize {
-        self.written + self.items.len()
+        self.written + self.items.length
     }
 
     /// Adds an item, and writes a block that is full.
-    pub(super) fn push(&mut self, out: &mut dyn Write, item: T) -> Result<()> {
-        self.items.push(item);
-        if self.items.len() < ITEMS { Ok(()) } else { self.flush(out) }
+    pub(super) fn push(&mut self, out: &mut dyn Write, item: &impl Serialize) -> Result<()> {
+        self.items.push(item)?;
+        if self.items.length < ITEMS { Ok(()) } else { self.flush(out) }
     }
 
     /// Writes the last block.
     pub(super) fn flush(&mut self, out: &mut dyn Write) -> Result<()> {
-        if self.items.is_empty() {
+        let items = std::mem::take(&mut self.items);
+        if items.length == 0 {
             return Ok(());
         }
-        write(out, self.kind, self.session, self.written, &ItemColumns::new(&self.items)?, &[])?;
-        self.written += self.items.len();
-        self.items.clear();
+        write(out, self.kind, self.session, self.written, &items, &[])?;
+        self.written += items.length;
         Ok(())
     }
 }

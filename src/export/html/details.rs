@@ -33,10 +33,10 @@ const fn most(source: usize) -> usize {
 }
 
 /// Bytes after which a block is written: a browser opens this many in some ten milliseconds.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 3 << 19;
 
 /// Messages of a block.
-const MESSAGES: usize = 800;
+const MESSAGES: usize = 1_200;
 
 /// A layer or a field without its value and its place: depth, name, source of its bytes, odd.
 type NodeName = (usize, String, Option<usize>, bool);
@@ -48,10 +48,10 @@ type ShapeKey = (Vec<NodeName>, usize, usize);
 #[derive(Default, Serialize)]
 struct Shape {
     names: Vec<NodeName>,
-    values: Vec<ValueColumn<Value>>,
+    values: Vec<ValueColumn>,
     /// Start and length of the bytes in the source.
-    starts: Vec<ValueColumn<usize>>,
-    lengths: Vec<ValueColumn<usize>>,
+    starts: Vec<ValueColumn>,
+    lengths: Vec<ValueColumn>,
     sources: Vec<SourceColumns>,
     carried: Vec<RunColumns>,
 }
@@ -59,23 +59,11 @@ struct Shape {
 /// A source of bytes: title, packet, offset, length, and how many bytes were left out. The offset
 /// counts from the first byte of the message in the block. The title of a packet is its number.
 #[derive(Default, Serialize)]
-struct SourceColumns(
-    ValueColumn<String>,
-    ValueColumn<Option<u64>>,
-    ValueColumn<isize>,
-    ValueColumn<usize>,
-    ValueColumn<usize>,
-);
+struct SourceColumns(ValueColumn, ValueColumn, ValueColumn, ValueColumn, ValueColumn);
 
 /// A run of the text in another source: start, length, source, offset, length if it was derived.
 #[derive(Default, Serialize)]
-struct RunColumns(
-    ValueColumn<usize>,
-    ValueColumn<usize>,
-    ValueColumn<usize>,
-    ValueColumn<usize>,
-    ValueColumn<Option<usize>>,
-);
+struct RunColumns(ValueColumn, ValueColumn, ValueColumn, ValueColumn, ValueColumn);
 
 /// The block that is being filled: its messages in columns.
 #[derive(Default, Serialize)]
@@ -122,16 +110,16 @@ impl DetailBlocks {
         block.last = row;
         let shape = block.shape_of(&detail);
         block.shape.push(shape);
-        block.nodes(shape, &detail, about);
+        block.nodes(shape, &detail, about)?;
         let base = block.bytes.len();
-        block.sources(shape, detail.sources);
+        block.sources(shape, detail.sources)?;
         block.sizes.push(block.bytes.len() - base);
         for (columns, run) in block.shapes[shape].carried.iter_mut().zip(detail.carried) {
-            columns.0.push(run.text.start);
-            columns.1.push(run.text.len());
-            columns.2.push(run.source);
-            columns.3.push(run.at);
-            columns.4.push(run.derived_length);
+            columns.0.push(&run.text.start)?;
+            columns.1.push(&run.text.len())?;
+            columns.2.push(&run.source)?;
+            columns.3.push(&run.at)?;
+            columns.4.push(&run.derived_length)?;
         }
         if block.bytes.len() >= BLOCK || block.rows.len() >= MESSAGES { self.flush(out) } else { Ok(()) }
     }
@@ -170,7 +158,7 @@ impl DetailBlock {
     }
 
     /// Adds the layers of a message.
-    fn nodes(&mut self, shape: usize, Detail { message, nodes, sources, .. }: &Detail, about: &str) {
+    fn nodes(&mut self, shape: usize, Detail { message, nodes, sources, .. }: &Detail, about: &str) -> Result<()> {
         let columns = &mut self.shapes[shape];
         let facts = facts(message, sources);
         for (at, LayerNode { value, location, .. }) in nodes.iter().enumerate() {
@@ -185,14 +173,15 @@ impl DetailBlock {
             let numbers = packet.into_iter().chain(places.into_iter().filter(|_| source.is_some()));
             let numbers: Vec<_> = numbers.map(|(name, number)| (name, number.to_string())).collect();
             let known: Vec<_> = facts.iter().chain(&numbers).map(|(name, text)| (*name, &text[..])).collect();
-            columns.values[at].push(Value::new(value, bytes, about, &known));
-            columns.starts[at].push(range.start);
-            columns.lengths[at].push(range.len());
+            columns.values[at].push(&Value::new(value, bytes, about, &known))?;
+            columns.starts[at].push(&range.start)?;
+            columns.lengths[at].push(&range.len())?;
         }
+        Ok(())
     }
 
     /// Adds the bytes of a message. The longest source comes first: it often contains others.
-    fn sources(&mut self, shape: usize, sources: Vec<Source>) {
+    fn sources(&mut self, shape: usize, sources: Vec<Source>) -> Result<()> {
         let base = self.bytes.len();
         let mut order: Vec<usize> = (0..sources.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(sources[*at].bytes.len()));
@@ -203,12 +192,13 @@ impl DetailBlock {
         let columns = self.shapes[shape].sources.iter_mut();
         for ((columns, Source { title, bytes, packet }), (start, length)) in columns.zip(sources).zip(places) {
             let is_number = packet.is_some_and(|packet| title == format!("packet #{packet}"));
-            columns.0.push(if is_number { String::new() } else { title });
-            columns.1.push(packet.map(|packet| packet.0));
-            columns.2.push(start as isize - base as isize);
-            columns.3.push(length);
-            columns.4.push(bytes.len().saturating_sub(length));
+            columns.0.push(&if is_number { "" } else { &title })?;
+            columns.1.push(&packet.map(|packet| packet.0))?;
+            columns.2.push(&(start as isize - base as isize))?;
+            columns.3.push(&length)?;
+            columns.4.push(&bytes.len().saturating_sub(length))?;
         }
+        Ok(())
     }
 
     /// Where bytes stand in the block: those of an earlier source, or new ones.

@@ -134,7 +134,7 @@ impl SentSession {
             let text = ExchangeText::new(exchange, start);
             let hash = hash(&text)?;
             if self.exchanges.insert(key, hash) != Some(hash) {
-                exchanges.push(out, text)?;
+                exchanges.push(out, &text)?;
             }
         }
         exchanges.flush(out)?;
@@ -148,7 +148,7 @@ impl SentSession {
         let hash = hash(&findings)?;
         if self.findings.replace(hash) != Some(hash) {
             let mut blocks = ListBlocks::new(BlockKind::Findings, number);
-            findings.into_iter().try_for_each(|finding| blocks.push(out, finding))?;
+            findings.iter().try_for_each(|finding| blocks.push(out, finding))?;
             blocks.flush(out)?;
         }
         Ok(())
