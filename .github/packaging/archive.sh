@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 target=$1
 profile=${PROFILE:-dist}
 case $target in
-  *-musl) features=(--no-default-features --features agents,http,parquet,schema,tui) ;;
+  *-musl) features=(--no-default-features --features 'agents http parquet schema tui') ;;
   *) features=(--features full) ;;
 esac
 folder=$profile
@@ -24,6 +24,8 @@ mkdir -p "target/dist/$name"
 cp "target/$target/$folder/mcptap" README.md docs/CHANGELOG.md LICENSE-APACHE LICENSE-MIT "target/dist/$name"
 cp -r target/package-files "target/dist/$name/share"
 tar -C target/dist -czf "target/dist/$name.tar.gz" "$name"
-(cd target/dist && sha256sum "$name.tar.gz" > "$name.tar.gz.sha256" 2>/dev/null || shasum -a 256 "$name.tar.gz" > "$name.tar.gz.sha256")
-rm -r "target/dist/$name"
-ls -l "target/dist/$name".*
+cd target/dist
+# macOS has only the second.
+if command -v sha256sum > /dev/null; then sha256sum "$name.tar.gz"; else shasum -a 256 "$name.tar.gz"; fi > "$name.tar.gz.sha256"
+rm -r "$name"
+ls -l "$name".*

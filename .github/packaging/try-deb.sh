@@ -46,5 +46,5 @@ done
 inside test -s /usr/share/bash-completion/completions/mcptap
 inside sh -n /usr/share/bash-completion/completions/mcptap 2>/dev/null || inside bash -n /usr/share/bash-completion/completions/mcptap
 inside apt-get remove -y -qq -o Dpkg::Use-Pty=0 mcptap > /dev/null
-! inside test -e /usr/bin/mcptap
+if inside test -e /usr/bin/mcptap; then echo "the program is still there"; exit 1; fi
 echo "== all is well"
