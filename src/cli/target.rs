@@ -201,7 +201,8 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
     Ok(())
 }
 
-/// Decodes capture files for a listener, with a line of progress. Returns the counts of the capture.
+/// Decodes capture files for a listener, with a line of progress. Returns the counts of
+/// the capture.
 pub fn decode(
     files: Files,
     decoding: &Decoding,

@@ -25,7 +25,7 @@ pub fn findings(path: PathBuf, session: Option<u32>, decoding: &Decoding) -> Res
     Ok(gathered.findings)
 }
 
-/// Gathers findings.
+/// A listener that keeps the findings and nothing else.
 struct Gathered {
     /// The session whose findings are wanted; `None` means all.
     session: Option<SessionNumber>,
