@@ -52,6 +52,7 @@ impl AnalyzedRecording {
     /// # Errors
     /// The database cannot be read.
     pub fn read(reader: &StoreReader, session: Session) -> Result<AnalyzedRecording> {
+        let _snapshot = reader.snapshot()?;
         let copies = reader.linked(&session, Why::Redirect)?.into_iter().collect();
         let (mut planner, mut search) = (Planner::new(copies), Search::default());
         let (mut effects, mut client, mut first_messages) = (Effects::default(), None, FirstMessages::default());
@@ -78,7 +79,7 @@ impl AnalyzedRecording {
         }
         let (plan, flow, place, first_messages) =
             (planner.plan, search.flow, reader.place().clone(), Arc::new(first_messages));
-        let texts = &mut Texts::open(&place, &session, Arc::clone(&first_messages))?;
+        let texts = &mut Texts::new(&place, &session, Arc::clone(&first_messages));
         // Both kinds of links identify continuations. They are sorted so that the rounds come in
         // recorded order.
         let mut continued = reader.linked(&session, Why::RequestState)?;
@@ -93,11 +94,8 @@ impl AnalyzedRecording {
     }
 
     /// Access to the texts of the recording.
-    ///
-    /// # Errors
-    /// The database cannot be opened.
-    pub fn texts(&self) -> Result<Texts> {
-        Texts::open(&self.place, &self.session, Arc::clone(&self.first_messages))
+    pub fn texts(&self) -> Texts {
+        Texts::new(&self.place, &self.session, Arc::clone(&self.first_messages))
     }
 
     /// The number of the recorded session in this database, if it is the one with the recording.

@@ -33,7 +33,7 @@ impl ComparedSession {
         for message in reader.whole_conversation(&session) {
             side.take(&message?);
         }
-        let texts = Texts::open(reader.place(), &session, Arc::default())?;
+        let texts = Texts::new(reader.place(), &session, Arc::default());
         Ok(ComparedSession { session, side, texts })
     }
 }

@@ -132,7 +132,7 @@ impl Job {
     pub fn params(&self, step: StepIndex) -> Result<Option<String>> {
         match self.settings.edits.get(&step) {
             Some(edited) => Ok(Some(edited.clone())),
-            None => Ok(self.recording.params(&mut self.recording.texts()?, step)?.map(str::to_owned)),
+            None => Ok(self.recording.params(&mut self.recording.texts(), step)?.map(str::to_owned)),
         }
     }
 
@@ -219,7 +219,7 @@ impl Job {
         let Some(StepOutcome::Sent(Some(reply))) = replayed.result.steps.get(step).map(|done| &done.outcome) else {
             return Ok(None);
         };
-        let texts = &mut self.recording.texts()?;
+        let texts = &mut self.recording.texts();
         let new = self.recording.reply(texts, &replayed.result.new_answers, step, reply);
         Ok(Some((self.recording.answer(texts, step), new)))
     }
@@ -234,7 +234,7 @@ pub fn planned(
     settings: &Settings,
     show: &mut dyn FnMut(Planned) -> Result<()>,
 ) -> Result<()> {
-    let mut texts = recording.texts()?;
+    let mut texts = recording.texts();
     // The revision of the server is known in advance only if the user sets it.
     let revision = settings.revision.as_deref().unwrap_or(&recording.revision);
     let mut dialect = Dialect::new(&recording.revision, revision, recording.client.clone());

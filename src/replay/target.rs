@@ -164,7 +164,7 @@ impl Target {
         place: &DatabaseFile,
         follower: &mut Follower<'_>,
     ) -> Result<(ReplayResult, Capture)> {
-        let texts = &mut recording.texts()?;
+        let texts = &mut recording.texts();
         match self {
             Target::Command(server) => {
                 let (transport, observations) = Stdio::start(server)?;

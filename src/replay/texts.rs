@@ -39,7 +39,10 @@ impl FirstMessages {
 
 /// Reads messages by their numbers, one page per direction at a time.
 pub struct Texts {
-    reader: StoreReader,
+    place: DatabaseFile,
+    /// Opened for the first message that has to be read. To open a database takes as long as many
+    /// messages of a replay.
+    reader: Option<StoreReader>,
     session: Session,
     /// The client's first messages, which need no reading.
     first_messages: Arc<FirstMessages>,
@@ -48,20 +51,22 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Opens the messages of a session.
-    ///
-    /// # Errors
-    /// The database cannot be opened.
-    pub fn open(place: &DatabaseFile, session: &Session, first_messages: Arc<FirstMessages>) -> Result<Texts> {
-        let (reader, session) = (StoreReader::open(place.clone())?, session.clone());
-        Ok(Texts { reader, session, first_messages, pages: Default::default() })
+    /// The messages of a session.
+    pub fn new(place: &DatabaseFile, session: &Session, first_messages: Arc<FirstMessages>) -> Texts {
+        Texts {
+            place: place.clone(),
+            reader: None,
+            session: session.clone(),
+            first_messages,
+            pages: Default::default(),
+        }
     }
 
     /// The message of one direction with this number. `None` if the store does not contain
     /// it any more.
     ///
     /// # Errors
-    /// The database cannot be read.
+    /// The database cannot be opened or read.
     pub fn message(&mut self, side: Direction, number: MessageNumber) -> Result<Option<&Message>> {
         let first_messages = self.first_messages.messages.binary_search_by_key(&number, |message| message.number);
         if let (Direction::ClientToServer, Ok(at)) = (side, first_messages) {
@@ -70,7 +75,11 @@ impl Texts {
         let page = &mut self.pages[side as usize];
         let find = |page: &[Message]| page.binary_search_by_key(&number, |message| message.number).ok();
         if find(page).is_none() {
-            *page = self.reader.conversation(&self.session, side, number, PAGE)?;
+            let reader = match &mut self.reader {
+                Some(reader) => reader,
+                none => none.insert(StoreReader::open(self.place.clone())?),
+            };
+            *page = reader.conversation(&self.session, side, number, PAGE)?;
         }
         Ok(find(page).map(|at| &page[at]))
     }
@@ -104,7 +113,7 @@ mod tests {
         fn messages_are_read_in_any_order(numbers in prop::collection::vec(0..1_300_u64, 1..60)) {
             let call = |id| format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{\"n\":{id}}}}}\n");
             let messages = test_recordings::read(&(0..600).map(call).collect::<String>());
-            let mut texts = test_recordings::analyze(&messages).texts().unwrap();
+            let mut texts = test_recordings::analyze(&messages).texts();
             for (at, number) in numbers.into_iter().enumerate() {
                 if at == 30 {
                     texts.first_messages = Arc::default();

@@ -61,6 +61,15 @@ impl StoreReader {
         Ok(StoreReader { db, place, limits: Limits::default(), candidates: CandidateCache::default() })
     }
 
+    /// Until the result is dropped, all reads see the same state, and none needs a lock of its own.
+    /// A recording in the same database cannot shorten its log meanwhile.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn snapshot(&self) -> anyhow::Result<impl Sized> {
+        Ok(self.db.unchecked_transaction()?)
+    }
+
     /// Lets the queries of this reader fail once `stop` is set.
     ///
     /// # Errors
