@@ -1,5 +1,5 @@
-//! The data blocks of a page, unpacked, as `src/export/html/block.rs` describes them. And the scripts
-//! that show a page in a browser.
+//! The data blocks of a page, unpacked, as `src/export/html/block.rs` describes them. And the
+//! scripts that show a page in a browser.
 
 use std::fs;
 use std::io::Read;
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::program::root;
 
-/// Puts a script of `tests/browser` where Node finds puppeteer-core beside it. Several tests do so at
-/// once, so each file is there whole or not at all.
+/// Puts a script of `tests/browser` where Node finds puppeteer-core beside it. Several tests do so
+/// at once, so each file is there whole or not at all.
 pub fn browser_script(modules: &Path, name: &str) -> PathBuf {
     for name in ["browser.mjs", name] {
         let whole = tempfile::NamedTempFile::new_in(modules).expect("a file");

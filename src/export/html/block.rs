@@ -47,8 +47,8 @@ impl BlockKind {
     }
 }
 
-/// The lowest level of libdeflate that looks for the shortest coding. The highest one, 12, takes twice
-/// the time and saves 1.2 %.
+/// The lowest level of libdeflate that looks for the shortest coding. The highest one, 12, takes
+/// twice the time and saves 1.2 %.
 const LEVEL: i32 = 10;
 
 /// Writes a block. `from` is the position of its first row in the timeline.
