@@ -13,20 +13,19 @@ use anyhow::{Result, bail, ensure};
 use super::args::{Attach, Colour};
 use super::printer::Printer;
 use super::{databases, filter, ship, stop, target, telemetry};
-use crate::capture::Limits;
 use crate::capture::pipe::Start;
 use crate::cli::output::note;
 use crate::engine::queue::Queue;
-use crate::engine::saver::Saver;
+use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both};
 use crate::event::Detail;
-use crate::pipeline::{Pipeline, PipelineConfig};
+use crate::pipeline::Pipeline;
 use crate::source::attach::pairs;
 use crate::source::attach::{Attached, Counts, Pair, Snapshot, visibility};
 use crate::source::live;
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureKind, DatabaseFile, Writer};
-use crate::view::{command_line, secrets};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Writer};
+use crate::view::command_line;
 
 /// MiB of the kernel's buffer.
 #[cfg(feature = "live")]
@@ -67,7 +66,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
         let options = target::store_options(arguments.keep_secrets, redaction);
-        let writer = Writer::create(place, &target::capture_info(CaptureKind::Attach, source), options)?;
+        let writer = Writer::create(place, &CaptureInfo::begun(CaptureKind::Attach, source), options)?;
         databases::remember(writer.place().path());
         recording = Some(writer.place().clone());
         Some(Saver::new(writer, true))
@@ -76,13 +75,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         recording.as_ref().and_then(|place| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
     let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(PipelineConfig {
-        limits: Limits::live(),
-        detail,
-        mask_key: secrets::key(),
-        redaction,
-        ..PipelineConfig::default()
-    });
+    let mut pipeline = Pipeline::new(target::live_options(false, detail, redaction));
     let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, redaction.is_some()))?;
     let mut listeners = Both(Printer::new(arguments.recording.json, colour, filter, true), Both(telemetry, saver));
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
@@ -90,7 +83,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     stop.store(true, Ordering::Relaxed);
     let counts = queue.finish().map(|attached| attached.counts());
     let Both(mut printer, Both(telemetry, saver)) = listeners;
-    let saved = saver.map(|saver| saver.finish(target::summary(&pipeline.counts()))).transpose();
+    let saved = saver.map(|saver| saver.finish(saver::summary(&pipeline.counts()))).transpose();
     if let Some((line, _)) = telemetry::finish(telemetry, telemetry::END) {
         note!("{line}");
     }

@@ -24,21 +24,21 @@ use super::install::replaced_settings;
 use super::printer::Printer;
 use super::replay::header_fields;
 use super::{databases, filter, ship, stop, target, telemetry};
-use crate::capture::{Limits, Packet};
+use crate::capture::Packet;
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
 use crate::decode::uri;
-use crate::engine::saver::Saver;
+use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
-use crate::pipeline::{Pipeline, PipelineConfig};
+use crate::pipeline::Pipeline;
 use crate::proxy::{ForwardProxy, HostUses, Proxy, TrafficRecorder, bridge};
 use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, LostBytes, Tape};
-use crate::store::{CaptureKind, DatabaseFile, Writer};
-use crate::view::{command_line, secrets, units};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Writer};
+use crate::view::{command_line, units};
 
 /// Maximum time for connecting to the server.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -96,15 +96,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         saved_in.as_ref().and_then(|(place, _)| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options = PipelineConfig {
-        limits: Limits::live(),
-        detail,
-        keep_secrets: arguments.keep_secrets,
-        mask_key: secrets::key(),
-        redaction,
-        ..PipelineConfig::default()
-    };
-    let mut pipeline = Pipeline::new(options);
+    let mut pipeline = Pipeline::new(target::live_options(arguments.keep_secrets, detail, redaction));
     // In STDIO mode standard output belongs to the client.
     let printer = (!arguments.stdio).then(|| Printer::new(arguments.recording.json, colour, filter, true));
     let mut listeners =
@@ -119,7 +111,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
 
     let counts = pipeline.counts();
     let Both(OptionalPrinter(printer), Both(telemetry, saver)) = listeners.listener;
-    let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
+    let saved = saver.map(|saver| saver.finish(saver::summary(&counts))).transpose();
     // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
     if loss.bytes() > 0 {
@@ -251,7 +243,7 @@ fn writer(
     let servers = arguments.to.clone().unwrap_or_else(|| format!("--intercept {}", arguments.intercept.join(",")));
     let source = if arguments.keep_secrets { servers } else { command_line::masked(&[servers]).concat() };
     let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
-    let info = target::capture_info(CaptureKind::Proxy, source);
+    let info = CaptureInfo::begun(CaptureKind::Proxy, source);
     let options = target::store_options(arguments.keep_secrets, redaction);
     let mut is_reported = false;
     let writer = target::create_patiently(&place, &info, options, |error| {

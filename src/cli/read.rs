@@ -9,12 +9,12 @@ use super::args::{Colour, Read};
 use super::printer::Printer;
 use super::{databases, filter, stop, target};
 use crate::capture::Limits;
-use crate::engine::saver::Saver;
+use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both};
 use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::keylog::WithKeyLog;
-use crate::store::{self, DatabaseFile, Writer};
+use crate::store::{self, CaptureInfo, DatabaseFile, Writer};
 
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     #[cfg(feature = "parquet")]
@@ -38,7 +38,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;
     if arguments.save {
-        let info = target::capture_info(kind, target::joined(&arguments.files));
+        let info = CaptureInfo::begun(kind, target::joined(&arguments.files));
         let place = DatabaseFile::file(target::database(db)?);
         let options = target::store_options(arguments.decoding.keep_secrets, redaction);
         let writer = Writer::create(place, &info, options)?;
@@ -47,7 +47,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         let mut both = Both(printer, Saver::new(writer, false));
         let run = engine::run_on(threads, &mut source, &mut pipeline, &mut both, &stop);
         let Both(mut printer, saver) = both;
-        let saved = saver.finish(target::summary(&pipeline.counts()));
+        let saved = saver.finish(saver::summary(&pipeline.counts()));
         run?;
         let saved = saved?;
         printer.finish(&pipeline.counts())?;

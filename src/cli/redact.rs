@@ -11,7 +11,7 @@ use super::args::{Decoding, Redact};
 use super::{stop, target};
 use crate::decode::redact::{JsonPath, Redaction, RedactionRules};
 use crate::engine;
-use crate::engine::saver::Saver;
+use crate::engine::saver::{self, Saver};
 use crate::event::Detail;
 use crate::mcp::SessionNumber;
 use crate::pipeline::Pipeline;
@@ -87,7 +87,7 @@ pub fn copy(
         let mut saver = Saver::new(writer, false);
         let stop = stop::before_cleaning()?;
         let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut saver, &stop);
-        saver.finish(target::summary(&pipeline.counts()))?;
+        saver.finish(saver::summary(&pipeline.counts()))?;
         run?;
         target::note_blanked(&pipeline.counts());
         ensure!(!stop.load(Ordering::Relaxed), "a signal ended the redaction");

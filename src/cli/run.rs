@@ -15,12 +15,11 @@ use rustix::fs::{Access, access};
 
 use super::args::{Redact, RunClient};
 use super::{databases, target};
-use crate::capture::Limits;
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
 use crate::engine;
 use crate::engine::queue::Queue;
-use crate::engine::saver::Saver;
+use crate::engine::saver::{self, Saver};
 use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::run::environment;
@@ -32,8 +31,8 @@ use crate::source::live::{self, Environment, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
 use crate::source::stdio::{Server, exit_code};
 use crate::source::{self};
-use crate::store::{CaptureId, CaptureKind, DatabaseFile, TemporaryFolder, Writer};
-use crate::view::{command_line, secrets};
+use crate::store::{CaptureId, CaptureInfo, CaptureKind, DatabaseFile, TemporaryFolder, Writer};
+use crate::view::command_line;
 
 /// The time that the servers of a client have to end after it.
 const GRACE: Duration = Duration::from_millis(500);
@@ -151,7 +150,7 @@ fn record(
 ) -> Result<ExitCode> {
     let RecordOptions { place, key_log, keep_secrets, redaction } = recording;
     let options = target::store_options(*keep_secrets, *redaction);
-    let info = target::capture_info(CaptureKind::Attach, server.recorded.join(" "));
+    let info = CaptureInfo::begun(CaptureKind::Attach, server.recorded.join(" "));
     let writer = Writer::create(place.clone(), &info, options)?;
     let _listing = databases::remember(place.path());
     let capture = writer.capture();
@@ -163,14 +162,7 @@ fn record(
         let recorder = watched.started().and_then(|()| {
             let traffic = ClientTraffic::new(*watched, packets);
             let queue = Queue::start(traffic, Arc::clone(&ended), Overflow::new(&folder, true))?;
-            let config = PipelineConfig {
-                limits: Limits::live(),
-                detail: Detail::Store,
-                keep_secrets: *keep_secrets,
-                mask_key: secrets::key(),
-                redaction: *redaction,
-                ..PipelineConfig::default()
-            };
+            let config = target::live_options(*keep_secrets, Detail::Store, *redaction);
             spawn_recorder(queue, key_log.clone(), writer, config)
         });
         let exit = client.wait();
@@ -239,7 +231,7 @@ fn spawn_recorder(
         counts
             .skipped
             .extend(lost.into_iter().filter(|(packets, _)| *packets > 0).map(|(packets, why)| (why, packets)));
-        let saved = saver.finish(target::summary(&counts))?;
+        let saved = saver.finish(saver::summary(&counts))?;
         run?;
         Ok(RunReport { pipes, packets, dropped, saved })
     };

@@ -14,20 +14,20 @@ use anyhow::{Context, Result, bail};
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
 use super::{databases, filter, output, ship, stop, target, telemetry};
-use crate::capture::{Limits, Packet};
+use crate::capture::Packet;
 use crate::cli::output::note;
 use crate::engine::queue::{Gauge, Queue};
-use crate::engine::saver::Saver;
+use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
-use crate::pipeline::{Pipeline, PipelineConfig};
+use crate::pipeline::Pipeline;
 #[cfg(all(feature = "attach", target_os = "linux"))]
 use crate::source::attach::{Counts, SecretTap, WithSecrets};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureKind, DatabaseFile, Writer};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Writer};
 use crate::view::units;
 
 pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -63,7 +63,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let saver = if arguments.recording.no_save {
         None
     } else {
-        let info = target::capture_info(CaptureKind::Sniff, interface.clone());
+        let info = CaptureInfo::begun(CaptureKind::Sniff, interface.clone());
         let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(arguments.decoding.keep_secrets, redaction))?;
@@ -77,9 +77,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
     note!("capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options = target::pipeline_options(&arguments.decoding, false, detail, redaction);
-    let options = PipelineConfig { limits: Limits::live(), ..options };
-    let mut pipeline = Pipeline::new(options);
+    let mut pipeline = Pipeline::new(target::live_options(arguments.decoding.keep_secrets, detail, redaction));
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     if let Some(seconds) = arguments.duration {
@@ -109,7 +107,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         counts.skipped.extend(lost.map(|(packets, reason)| (reason, packets)));
     }
     let Both(Both(mut printer, _), Both(raw, Both(telemetry, saver))) = listeners;
-    let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
+    let saved = saver.map(|saver| saver.finish(saver::summary(&counts))).transpose();
     raw.map(|mut raw| raw.0.flush()).transpose()?;
     if let Some((line, _)) = telemetry::finish(telemetry, telemetry::END) {
         note!("{line}");

@@ -27,9 +27,7 @@ use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 #[cfg(feature = "live")]
 use crate::source::live::User;
-use crate::store::{
-    self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer,
-};
+use crate::store::{self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, WriteOptions, Writer};
 use crate::view::{command_line, secrets, units};
 
 /// Number of attempts to open a locked database, and the pause between them. In the meantime
@@ -189,13 +187,13 @@ impl Opened {
 /// Decodes capture files into a temporary store.
 fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<()> {
     let opened = store::open_files(files, false)?;
-    let info = capture_info(import_kind(&opened), joined(files));
+    let info = CaptureInfo::begun(import_kind(&opened), joined(files));
     let redaction = decoding.redaction()?;
     let options = pipeline_options(decoding, false, Detail::Store, redaction);
     let writer = Writer::create(place, &info, store_options(decoding.keep_secrets, redaction))?;
     let mut saver = Saver::new(writer, false);
     let decoded = decode(opened, decoding, options, &mut saver);
-    let saved = saver.finish(decoded.as_ref().map(summary).unwrap_or_default());
+    let saved = saver.finish(decoded.as_ref().map(saver::summary).unwrap_or_default());
     decoded?;
     saved?;
     Ok(())
@@ -221,11 +219,6 @@ pub fn decode(
     note_blanked(&counts);
     ensure!(!stop.load(Ordering::Relaxed), "a signal ended the import");
     Ok(counts)
-}
-
-/// The record with which a capture begins: this process, now. `source` is its name in lists.
-pub fn capture_info(kind: CaptureKind, source: String) -> CaptureInfo {
-    CaptureInfo { kind, source, process: std::process::id(), started: saver::now(), ..CaptureInfo::default() }
 }
 
 /// The command line of a server or a client as it is recorded.
@@ -259,6 +252,17 @@ pub fn pipeline_options(
 ) -> pipeline::PipelineConfig {
     let keep_secrets = decoding.keep_secrets;
     let limits = Limits::default();
+    pipeline::PipelineConfig { limits, detail, hash, keep_secrets, mask_key: secrets::key(), redaction }
+}
+
+/// The options of the pipeline for live traffic.
+#[cfg(any(feature = "http", feature = "live"))]
+pub fn live_options(
+    keep_secrets: bool,
+    detail: Detail,
+    redaction: Option<&'static Redaction>,
+) -> pipeline::PipelineConfig {
+    let (limits, hash) = (Limits::live(), false);
     pipeline::PipelineConfig { limits, detail, hash, keep_secrets, mask_key: secrets::key(), redaction }
 }
 
@@ -337,12 +341,6 @@ pub fn blanked(counts: &Counts) -> Option<String> {
     Some(format!(
         "redaction: {blanked} coded bodies or TLS connections are blanked in their packets, because no value can be masked inside"
     ))
-}
-
-/// The summary that a store saves at the end of a capture.
-pub fn summary(counts: &Counts) -> Summary {
-    let skipped = counts.skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
-    Summary { ended: saver::now(), skipped, damage: Vec::new() }
 }
 
 /// A listener, and the line of progress.

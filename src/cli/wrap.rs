@@ -91,7 +91,7 @@ fn record(
     pruning: Option<Pruning>,
     wanted: telemetry::Wanted,
 ) -> Result<()> {
-    let info = target::capture_info(CaptureKind::Wrap, source);
+    let info = CaptureInfo::begun(CaptureKind::Wrap, source);
     let options =
         WriteOptions { busy_timeout: BUSY, may_spill: true, ..target::store_options(keep_secrets, redaction) };
     let writer = target::create_patiently(&place, &info, options, |_| true)?;
@@ -114,7 +114,7 @@ fn record(
     let Both(telemetry, mut recorder) = listeners;
     recorder.recreate_deleted();
     let Recorder { saver, receipts, .. } = recorder;
-    let saved = saver.finish(&target::summary(&pipeline.counts()))?;
+    let saved = saver.finish(&saver::summary(&pipeline.counts()))?;
     receipts.confirm();
     // A host reads standard error as that of its server, so lines without a problem are for people
     // alone.

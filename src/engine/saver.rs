@@ -13,8 +13,15 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::{Listener, memory};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::event::Event;
+use crate::pipeline;
 pub use crate::source::now;
 use crate::store::{Counts, Saved, Summary, Writer};
+
+/// The summary that a store saves at the end of a capture, now.
+pub fn summary(counts: &pipeline::Counts) -> Summary {
+    let skipped = counts.skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+    Summary { ended: now(), skipped, damage: Vec::new() }
+}
 
 /// Entries and bytes of a batch. They are so many that sending a batch costs little
 /// beside its content.

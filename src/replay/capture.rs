@@ -15,8 +15,7 @@ use crate::mcp::SessionNumber;
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::Source;
 use crate::store::{
-    self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, Page, Scope, Selection, StoreReader, StoredPackets,
-    Summary, Writer,
+    self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, Page, Scope, Selection, StoreReader, StoredPackets, Writer,
 };
 use crate::view::secrets;
 
@@ -40,13 +39,7 @@ impl Capture {
         replay_of: Option<SessionNumber>,
         description: &str,
     ) -> Result<Capture> {
-        let info = CaptureInfo {
-            kind: CaptureKind::Replay,
-            source: description.to_owned(),
-            process: std::process::id(),
-            started: saver::now(),
-            replay_of,
-        };
+        let info = CaptureInfo { replay_of, ..CaptureInfo::begun(CaptureKind::Replay, description.to_owned()) };
         let writer = Writer::create(place.clone(), &info, options())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));
@@ -147,8 +140,7 @@ fn record(mut source: impl Source, writer: Writer) -> Result<RequestNumbers> {
     let mut recorder = Both(RequestNumbers::default(), DirectSaver::new(writer));
     let stop = Arc::new(AtomicBool::new(false));
     engine::run(&mut source, &mut pipeline, &mut recorder, &stop)?;
-    let skipped = pipeline.counts().skipped.into_iter().map(|(reason, count)| (reason.to_owned(), count)).collect();
     let Both(numbers, recorder) = recorder;
-    recorder.finish(&Summary { ended: saver::now(), skipped, damage: Vec::new() })?;
+    recorder.finish(&saver::summary(&pipeline.counts()))?;
     Ok(numbers)
 }

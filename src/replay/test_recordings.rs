@@ -1,7 +1,6 @@
 //! Recordings for tests, written as conversations: `-> {"id":1,"method":"ping"}`.
 
 use super::{AnalyzedRecording, Recording};
-use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::Message;
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer};
@@ -21,13 +20,7 @@ pub fn analyzed(text: &str) -> AnalyzedRecording {
 /// Saves messages and analyzes them for replay.
 pub fn analyze(messages: &[Message]) -> AnalyzedRecording {
     let place = DatabaseFile::temporary().unwrap();
-    let info = CaptureInfo {
-        kind: CaptureKind::Import,
-        source: String::new(),
-        process: 1,
-        started: Time(0),
-        ..CaptureInfo::default()
-    };
+    let info = CaptureInfo::begun(CaptureKind::Import, String::new());
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     writer.event(Event::Session(Box::new(crate::test_messages::session(messages))));
     messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));

@@ -127,16 +127,6 @@ impl Live {
         Ok(Live { capture, interface: interface.clone(), link, packets: 0, bytes: 0, drained: true })
     }
 
-    /// The interface's name.
-    pub fn interface(&self) -> &str {
-        &self.interface
-    }
-
-    /// The link type of its packets.
-    pub fn link(&self) -> LinkType {
-        self.link
-    }
-
     /// Whether packets can be read now.
     pub fn has_packets(&self) -> bool {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -329,7 +319,7 @@ mod tests {
                 }
             }
         }
-        assert!(live.link() == LinkType::ETHERNET || live.link() == LinkType::NULL);
+        assert!(live.link == LinkType::ETHERNET || live.link == LinkType::NULL);
         assert_eq!(live.statistics().unwrap().dropped, 0);
         assert!(live.progress().0 > 60_000);
     }
@@ -357,7 +347,7 @@ mod tests {
             return;
         }
         let live = Live::open(&LiveOptions { promiscuous: true, immediate: true, ..LiveOptions::default() }).unwrap();
-        assert!([LinkType::LINUX_SLL, LinkType::LINUX_SLL2].contains(&live.link()));
+        assert!([LinkType::LINUX_SLL, LinkType::LINUX_SLL2].contains(&live.link));
     }
 
     #[test]

@@ -9,13 +9,13 @@ use anyhow::Result;
 use super::data::Progress;
 use crate::capture::Packet;
 use crate::decode::redact::Redaction;
-use crate::engine::saver::{Saver, now};
+use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{self, Pipeline};
 use crate::source::file::{self, Files};
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Summary, WriteOptions, Writer, open_files, read_mcphawk};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions, Writer, open_files, read_mcphawk};
 use crate::view::secrets;
 
 /// Interval at which newly read messages are made visible.
@@ -57,13 +57,7 @@ impl Import {
         let kind = if opened.are_imports() { CaptureKind::Foreign } else { CaptureKind::Import };
         let source = WithKeyLog::new(opened, decoding.key_log.as_deref(), false)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        let info = CaptureInfo {
-            kind,
-            source: names.join(" "),
-            process: std::process::id(),
-            started: now(),
-            ..CaptureInfo::default()
-        };
+        let info = CaptureInfo::begun(kind, names.join(" "));
         let options = WriteOptions {
             keep_secrets: decoding.keep_secrets,
             other_packets: OTHER_PACKETS,
@@ -88,10 +82,8 @@ impl Import {
         let mut listener = ImportListener { saver, progress, reported: Instant::now() };
         let threads = self.decoding.threads.unwrap_or_else(engine::default_threads);
         let read = engine::run_on(threads, &mut self.source, &mut pipeline, &mut listener, stop);
-        let skipped = pipeline.counts().skipped.into_iter().map(|(reason, count)| (reason.to_owned(), count));
-        let summary = Summary { ended: now(), skipped: skipped.collect(), damage: Vec::new() };
         let ImportListener { saver, progress, .. } = listener;
-        let saved = saver.finish(summary);
+        let saved = saver.finish(saver::summary(&pipeline.counts()));
         progress(match read.and(saved.map(drop)) {
             Ok(()) => Progress::Done,
             Err(error) => Progress::Failed(format!("{error:#}")),

@@ -319,13 +319,7 @@ mod tests {
         assert_eq!(response(101).as_deref(), Some("HTTP 101 "));
         assert_eq!(response(200).as_deref(), Some("HTTP 200   (cut)"));
         let store = DatabaseFile::temporary().unwrap();
-        let info = CaptureInfo {
-            kind: CaptureKind::Import,
-            source: "one".into(),
-            process: 1,
-            started: Time(0),
-            ..CaptureInfo::default()
-        };
+        let info = CaptureInfo::begun(CaptureKind::Import, "one".into());
         let mut writer = Writer::create(store.clone(), &info, WriteOptions::default()).unwrap();
         let peers = Peers::Process { process: 1, command: Vec::new() };
         let session = Session::opened(SessionNumber(1), Transport::WebSocket, peers, Time(0));

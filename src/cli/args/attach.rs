@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Recording, Redact};
+use super::{RecordingOptions, Redact};
 
 /// Arguments of `mcptap attach`.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub struct Attach {
     pub buffer: u32,
     /// What is printed, saved and sent.
     #[command(flatten)]
-    pub recording: Recording,
+    pub recording: RecordingOptions,
     /// Options that redact values.
     #[command(flatten)]
     pub redact: Redact,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Recording, Redact};
+use super::{RecordingOptions, Redact};
 
 /// Arguments of `mcptap proxy`.
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub struct Proxy {
     pub keep_secrets: bool,
     /// What is printed, saved and sent.
     #[command(flatten)]
-    pub recording: Recording,
+    pub recording: RecordingOptions,
     /// Options that redact values.
     #[command(flatten)]
     pub redact: Redact,

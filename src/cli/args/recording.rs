@@ -6,7 +6,7 @@ use super::{DatasetTarget, Telemetry};
 
 /// What a recording command prints, saves and sends.
 #[derive(Debug, Args)]
-pub struct Recording {
+pub struct RecordingOptions {
     /// Options for live telemetry.
     #[command(flatten)]
     pub telemetry: Telemetry,

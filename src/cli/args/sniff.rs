@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Decoding, Recording};
+use super::{Decoding, RecordingOptions};
 
 /// Arguments of `mcptap sniff`.
 #[derive(Debug, Args)]
@@ -44,5 +44,5 @@ pub struct Sniff {
     pub decoding: Decoding,
     /// What is printed, saved and sent.
     #[command(flatten)]
-    pub recording: Recording,
+    pub recording: RecordingOptions,
 }

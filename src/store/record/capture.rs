@@ -8,6 +8,7 @@ use super::Columns;
 use crate::capture::Damage;
 use crate::capture::Time;
 use crate::mcp::SessionNumber;
+use crate::source::now;
 use crate::store::codec::{Code, Damaged};
 use crate::store::packets::PacketCounts;
 use crate::store::{CaptureId, process};
@@ -69,6 +70,13 @@ pub struct CaptureInfo {
     pub started: Time,
     /// The session of the same database that a replay sent again.
     pub replay_of: Option<SessionNumber>,
+}
+
+impl CaptureInfo {
+    /// A capture that this process begins now. `source` is its name in lists.
+    pub fn begun(kind: CaptureKind, source: String) -> CaptureInfo {
+        CaptureInfo { kind, source, process: std::process::id(), started: now(), replay_of: None }
+    }
 }
 
 /// The properties of a capture at its end.

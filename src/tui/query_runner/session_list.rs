@@ -165,13 +165,7 @@ mod tests {
 
     /// Writes a capture with sessions.
     fn record(path: &std::path::Path, sessions: u32) {
-        let info = CaptureInfo {
-            kind: CaptureKind::Import,
-            source: "trace".into(),
-            process: 1,
-            started: Time(1),
-            ..CaptureInfo::default()
-        };
+        let info = CaptureInfo::begun(CaptureKind::Import, "trace".into());
         let mut writer = Writer::create(path, &info, WriteOptions::default()).expect("a writer");
         for number in 1..=sessions {
             let peers = Peers::Process { process: number, command: Vec::new() };

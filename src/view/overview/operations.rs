@@ -67,13 +67,7 @@ mod tests {
     /// A store with one session. Each message has the given link.
     fn store(links: &[Option<(u64, Why)>]) -> (StoreReader, CaptureId) {
         let place = DatabaseFile::temporary().unwrap();
-        let info = CaptureInfo {
-            kind: CaptureKind::Import,
-            source: "one".into(),
-            process: 1,
-            started: Time(0),
-            ..CaptureInfo::default()
-        };
+        let info = CaptureInfo::begun(CaptureKind::Import, "one".into());
         let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
         let peers = Peers::Process { process: 1, command: Vec::new() };
         writer.event(Event::Session(Box::new(Session::opened(SessionNumber(1), Transport::Stdio, peers, Time(0)))));
