@@ -261,6 +261,19 @@ impl Decoding {
     }
 }
 
+/// The sessions that a command is about.
+#[derive(Debug, Args)]
+pub struct TargetOptions {
+    /// The sessions [default: latest]
+    pub target: Option<String>,
+    /// The session, if the capture has several
+    #[arg(long, value_name = "N", value_parser = session_number)]
+    pub session: Option<u32>,
+    /// Options for decoding captures.
+    #[command(flatten)]
+    pub decoding: Decoding,
+}
+
 /// Arguments of `mcptap read`.
 #[derive(Debug, Default, Args)]
 pub struct Read {
@@ -380,8 +393,6 @@ pub struct Demo {
 /// Arguments of `mcptap show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// The sessions to show [default: latest]
-    pub target: Option<String>,
     /// Show this message in full
     #[arg(long, short, value_name = "N", value_parser = message_number)]
     pub message: Option<u64>,
@@ -389,15 +400,9 @@ pub struct Show {
     /// their cost, timeline
     #[arg(long, conflicts_with_all = ["message", "filter", "follow"])]
     pub summary: bool,
-    /// The session to show, if the capture has several
-    #[arg(long, value_name = "N", value_parser = session_number)]
-    pub session: Option<u32>,
     /// Only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Options for decoding captures.
-    #[command(flatten)]
-    pub decoding: Decoding,
     /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
@@ -407,25 +412,23 @@ pub struct Show {
     /// Continue printing as messages arrive
     #[arg(long)]
     pub follow: bool,
+    /// The sessions, and how captures are decoded.
+    #[command(flatten)]
+    pub sessions: TargetOptions,
 }
 
 /// Arguments of `mcptap layers`.
 #[derive(Debug, Args)]
 pub struct Layers {
-    /// The sessions to show [default: latest]
-    pub target: Option<String>,
     /// Show this message, from the link up
     #[arg(long, short, value_name = "N", value_parser = message_number)]
     pub message: Option<u64>,
-    /// The session to show, if the capture has several
-    #[arg(long, value_name = "N", value_parser = session_number)]
-    pub session: Option<u32>,
-    /// Options for decoding captures.
-    #[command(flatten)]
-    pub decoding: Decoding,
     /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
+    /// The sessions, and how captures are decoded.
+    #[command(flatten)]
+    pub sessions: TargetOptions,
 }
 
 /// Arguments of `mcptap rules`.

@@ -32,11 +32,12 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let config = Config::read(arguments.config.as_deref())?.with(&arguments)?;
     let expectations = expect::read(&arguments.expect, &arguments.expect_file)?;
     let asks_store = arguments.write_baseline.is_some() || config.baseline.is_some() || !expectations.is_empty();
-    let kind = arguments.target.as_deref().filter(|_| !asks_store).map(target::target_kind).transpose()?;
+    let sessions = &arguments.sessions;
+    let kind = sessions.target.as_deref().filter(|_| !asks_store).map(target::target_kind).transpose()?;
     let (findings, judgements) = if let Some(TargetKind::Capture(path)) = kind {
-        (capture::findings(path, arguments.session, &arguments.decoding)?, Vec::new())
+        (capture::findings(path, sessions.session, &sessions.decoding)?, Vec::new())
     } else {
-        let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
+        let opened = target::open_or_latest(sessions, db)?;
         if let Some(path) = &arguments.write_baseline {
             return write_baseline(&opened, path);
         }
@@ -46,7 +47,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         }
         (findings, expect::judge(&opened, &expectations)?)
     };
-    let name = arguments.target.as_deref().unwrap_or("latest");
+    let name = sessions.target.as_deref().unwrap_or("latest");
     let findings: Vec<(Severity, FindingRow)> =
         findings.into_iter().filter(|row| config.wants(row)).map(|row| (config.severity(&row), row)).collect();
     let fail_on = match config.fail_on {

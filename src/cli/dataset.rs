@@ -44,19 +44,20 @@ pub fn export(arguments: &Export, place: &str, db: Option<PathBuf>) -> Result<Ex
         "a dataset has whole sessions: leave out --filter, and select in the engine that reads it"
     );
     let options = &arguments.dataset.options;
-    let name = arguments.target.as_deref().unwrap_or("latest");
+    let name = arguments.sessions.target.as_deref().unwrap_or("latest");
     let exporter = exporter(place, options);
     let dataset = match target::target_kind(name)? {
-        TargetKind::Capture(path) if arguments.session.is_none() => {
-            return decode(&[path], &arguments.decoding, place, options);
+        TargetKind::Capture(path) if arguments.sessions.session.is_none() => {
+            return decode(&[path], &arguments.sessions.decoding, place, options);
         }
         // A redacted copy is made of sessions that are decoded again.
-        TargetKind::Database(path) if arguments.session.is_none() && arguments.decoding.redaction()?.is_none() => {
+        TargetKind::Database(path)
+            if arguments.sessions.session.is_none() && arguments.sessions.decoding.redaction()?.is_none() =>
+        {
             exporter.export(&StoreReader::open(path)?, saver::now(), true)?
         }
         _ => {
-            let opened =
-                target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
+            let opened = target::open_or_latest(&arguments.sessions, db)?;
             dataset::export_sessions(&exporter, &opened.reader, &opened.sessions()?)?
         }
     };

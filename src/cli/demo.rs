@@ -9,7 +9,7 @@ use std::slice::from_ref;
 use anyhow::{Context, Result};
 use etcetera::BaseStrategy;
 
-use super::args::{Colour, Decoding, Demo, Explain, Read};
+use super::args::{Colour, Decoding, Demo, Explain, Read, TargetOptions};
 use super::{explain, output, read};
 
 /// A server whose tool never answers.
@@ -80,7 +80,8 @@ fn print(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
     listing(vec![hang.clone()], colour)?;
     chapter("The last call was cancelled after two seconds. What happened?", "explain", from_ref(hang))?;
     let decoding = Decoding::default();
-    let arguments = Explain { target: Some(name), symptom: None, session: None, decoding, json: false };
+    let arguments =
+        Explain { symptom: None, json: false, sessions: TargetOptions { target: Some(name), session: None, decoding } };
     explain::run(arguments, None, colour)?;
     chapter("HTTP is read the same way, with the packets of each message (#).", "read", others)?;
     listing(others.to_vec(), colour)

@@ -30,8 +30,7 @@ const NAME: usize = 10;
 const PLACE: usize = 14;
 
 pub fn run(arguments: Explain, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let opened =
-        target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db.clone())?;
+    let opened = target::open_or_latest(&arguments.sessions, db.clone())?;
     let name = opened.name.as_str();
     let Some((session, explanation)) = worst(&opened, arguments.symptom)? else {
         bail!("no MCP session in {name}: \"mcptap read\" shows what it contains")
@@ -88,7 +87,7 @@ impl Commands<'_> {
         } else {
             words.push(self.name.to_owned());
             words.extend(["--session".to_owned(), number]);
-            if let Some(keys) = &self.arguments.decoding.keylog {
+            if let Some(keys) = &self.arguments.sessions.decoding.keylog {
                 words.extend(["--keylog".to_owned(), keys.display().to_string()]);
             }
         }
@@ -106,7 +105,7 @@ impl Commands<'_> {
 
 /// A text from the recording, without secrets.
 fn masked(text: &str, arguments: &Explain) -> String {
-    if arguments.decoding.keep_secrets { text.to_owned() } else { secrets::masked_text(text).into_owned() }
+    if arguments.sessions.decoding.keep_secrets { text.to_owned() } else { secrets::masked_text(text).into_owned() }
 }
 
 fn text(

@@ -46,7 +46,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     if format == Format::Parquet && cfg!(not(feature = "parquet")) {
         bail!(super::lacking("Parquet"));
     }
-    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
+    let opened = target::open_or_latest(&arguments.sessions, db)?;
     let filter = filter.as_ref();
     file::write(arguments.output.as_deref(), |out| match format {
         Format::Jsonl => opened.sessions()?.iter().try_for_each(|session| lines(&opened, session, filter, out)),

@@ -21,7 +21,7 @@ use crate::view::steps::{Step, StepTable};
 const ROWS: usize = 1_000;
 
 pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
+    let opened = target::open_or_latest(&arguments.sessions, db)?;
     let mut out = output::stdout();
     match arguments.message {
         Some(number) => message(&opened, MessageNumber(number), arguments.json, colour, &mut out)?,

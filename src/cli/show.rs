@@ -39,10 +39,10 @@ const ASSURE: u32 = 32;
 
 pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
-    if arguments.follow && arguments.target.as_deref().is_none_or(|target| target == "latest") {
+    if arguments.follow && arguments.sessions.target.as_deref().is_none_or(|target| target == "latest") {
         target::await_recording(db.clone())?;
     }
-    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
+    let opened = target::open_or_latest(&arguments.sessions, db)?;
     let mut timeline = Timeline::new(arguments.json, colour, filter, arguments.stderr);
     if let Some(number) = arguments.message {
         let (session, message) = find(&opened, MessageNumber(number))?;

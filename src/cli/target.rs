@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::args::Decoding;
+use super::args::{Decoding, TargetOptions};
 use super::databases;
 use super::output::Progress;
 use super::redact;
@@ -73,13 +73,9 @@ pub fn target_kind(target: &str) -> Result<TargetKind> {
 
 /// Opens the target of a view. Without one it is the latest recording, and a note on standard
 /// error names it.
-pub fn open_or_latest(
-    target: Option<&str>,
-    session: Option<u32>,
-    decoding: &Decoding,
-    db: Option<PathBuf>,
-) -> Result<Opened> {
-    let opened = open(Some(target.unwrap_or("latest")), session, decoding, db)?;
+pub fn open_or_latest(sessions: &TargetOptions, db: Option<PathBuf>) -> Result<Opened> {
+    let TargetOptions { target, session, decoding } = sessions;
+    let opened = open(Some(target.as_deref().unwrap_or("latest")), *session, decoding, db)?;
     if let (None, Some(session)) = (target, opened.session) {
         note!("session {} of {}", session.0, opened.reader.place().path().display());
     }

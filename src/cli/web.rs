@@ -16,11 +16,11 @@ use crate::http::token;
 use crate::web;
 
 pub fn run(arguments: Web, db: Option<PathBuf>) -> Result<ExitCode> {
-    let follows_latest = arguments.target.as_deref().is_none_or(|target| target == "latest");
+    let follows_latest = arguments.sessions.target.as_deref().is_none_or(|target| target == "latest");
     if follows_latest {
         target::await_recording(db.clone())?;
     }
-    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
+    let opened = target::open_or_latest(&arguments.sessions, db)?;
     let followed = match opened.session {
         Some(session) if follows_latest => Followed::From(session),
         Some(session) => Followed::One(session),

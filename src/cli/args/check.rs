@@ -4,16 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Decoding, session_number};
+use super::TargetOptions;
 
 /// Arguments of `mcptap check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The sessions to check [default: latest]
-    pub target: Option<String>,
-    /// The session to check, if the capture has several
-    #[arg(long, value_name = "N", value_parser = session_number)]
-    pub session: Option<u32>,
     /// Format of the report
     #[arg(long, short, value_enum, default_value_t = Findings::Text)]
     pub format: Findings,
@@ -43,9 +38,9 @@ pub struct Check {
     /// Accept the current tools: write them to this file, and check nothing
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     pub write_baseline: Option<PathBuf>,
-    /// Options for decoding captures.
+    /// The sessions, and how captures are decoded.
     #[command(flatten)]
-    pub decoding: Decoding,
+    pub sessions: TargetOptions,
 }
 
 /// Formats of findings.

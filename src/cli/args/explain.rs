@@ -3,26 +3,24 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::Decoding;
+use super::TargetOptions;
 use crate::view::explain::Symptom;
 
 /// Arguments of `mcptap explain`.
 #[derive(Debug, Args)]
+#[command(mut_arg("target", |target| {
+    target.help("The sessions: of several, the one with the most causes is explained [default: latest]")
+}))]
 pub struct Explain {
-    /// The sessions to explain: of several, the one with the most causes [default: latest]
-    pub target: Option<String>,
     /// Only causes of this symptom
     #[arg(long, value_name = "SYMPTOM", value_parser = symptom())]
     pub symptom: Option<Symptom>,
-    /// The session to explain, if the capture has several
-    #[arg(long, value_name = "N", value_parser = super::session_number)]
-    pub session: Option<u32>,
-    /// Options for decoding captures.
-    #[command(flatten)]
-    pub decoding: Decoding,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// The sessions, and how captures are decoded.
+    #[command(flatten)]
+    pub sessions: TargetOptions,
 }
 
 fn symptom() -> impl TypedValueParser<Value = Symptom> {

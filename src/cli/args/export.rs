@@ -4,31 +4,26 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::Decoding;
+use super::TargetOptions;
 
 /// Arguments of `mcptap export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The sessions to export [default: latest]
-    pub target: Option<String>,
     /// The format to write [default: that of the ending of the output file]
     #[arg(long, short, value_enum)]
     pub format: Option<Format>,
     /// The file to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The session to export, if the capture has several
-    #[arg(long, value_name = "N", value_parser = super::session_number)]
-    pub session: Option<u32>,
     /// Only messages that match this filter (docs/filter.md); not for pcapng
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Options for decoding captures.
-    #[command(flatten)]
-    pub decoding: Decoding,
     /// The dataset to write to, instead of a file.
     #[command(flatten)]
     pub dataset: super::DatasetTarget,
+    /// The sessions, and how captures are decoded.
+    #[command(flatten)]
+    pub sessions: TargetOptions,
 }
 
 /// Formats of `mcptap export`.
