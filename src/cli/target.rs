@@ -195,8 +195,7 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
     Ok(())
 }
 
-/// Decodes capture files for a listener, with a line of progress. Returns the counts of
-/// the capture.
+/// Decodes capture files for a listener, with a line of progress. Returns how much was read.
 pub fn decode(
     files: Files,
     decoding: &Decoding,

@@ -61,7 +61,7 @@ mod tests {
                         open.pop();
                         expected.pop();
                     }
-                    0 | 1 | 2 => {
+                    0..=2 => {
                         open.push(b'}');
                         expected.push(b'}');
                     }
