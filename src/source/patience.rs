@@ -6,7 +6,7 @@ use std::time::Duration;
 /// what was buffered.
 const FIRST: Duration = Duration::from_millis(20);
 
-/// The longest wait. A writer updates its sign of life once a second.
+/// The longest wait. A writer gives its sign of life at such pauses, every few seconds.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Waits that double while nothing comes, so that an idle source costs nothing. Data that arrives
