@@ -170,7 +170,7 @@ pub struct DirectSaver {
 
 /// Idle items after which memory is released. The first may be a pause within traffic. At the
 /// second the queue may still hold the memory of a burst. Later each note that the writer lives
-/// needs memory again for a moment.
+/// needs pages of files again for a moment.
 const IDLE_ITEMS: u32 = 3;
 
 impl DirectSaver {
@@ -225,9 +225,11 @@ impl Listener for DirectSaver {
             self.failed = Some(error);
         }
         self.idle = self.idle.saturating_add(1);
-        if self.idle == IDLE_ITEMS || self.idle > IDLE_ITEMS && is_noted {
+        if self.idle == IDLE_ITEMS {
             self.writer.rest();
             memory::return_free_memory();
+        }
+        if self.idle == IDLE_ITEMS || self.idle > IDLE_ITEMS && is_noted {
             memory::release_file_pages();
         }
         Ok(())
