@@ -368,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::capture::{LinkType, PacketNumber, Time};
-    use crate::support::waits::within;
+    use crate::support::waits::{until, within};
 
     fn put_a_byte(queue: &Queue, mut batch: Batch) -> PendingWakeups {
         let (before, mut wakeups) = (batch.size(), PendingWakeups::default());
@@ -413,7 +413,7 @@ mod tests {
                 fill(&queue, MAX_NEAR / 2);
                 assert!(!queue.is_falling_behind(), "memory holds it");
                 fill(&queue, 2 * MAX_NEAR);
-                assert!(queue.is_falling_behind());
+                until("batches to go to disk", || queue.is_falling_behind());
                 queue.next_batch(Batch::default()).unwrap();
                 assert!(!queue.is_falling_behind(), "nothing came meanwhile");
                 let flood = scope.spawn(|| {
