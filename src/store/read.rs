@@ -1,12 +1,13 @@
 //! Reading: pages of records, whether others write or not.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection as Database, OptionalExtension, Params, Row, params};
 
-use super::chunk::StoredPacket;
+use super::chunk::{OpenChunk, StoredPacket};
 use super::codec::Damaged;
 use super::maintenance::HIDDEN;
 use super::merge::Merge;
@@ -45,6 +46,18 @@ pub struct StoreReader {
     place: DatabaseFile,
     limits: Limits,
     candidates: CandidateCache,
+    last_chunk: RefCell<Option<LastChunk>>,
+}
+
+/// The chunk of the packet that was read last. The next packet is mostly behind it.
+struct LastChunk {
+    id: i64,
+    /// The version of the data, because masking and deletion change chunks.
+    version: i64,
+    /// The number of the packet.
+    packet: PacketNumber,
+    /// What follows the packet.
+    rest: OpenChunk,
 }
 
 impl StoreReader {
@@ -58,7 +71,13 @@ impl StoreReader {
             spill::bring_in_all(&place);
         }
         let db = migrate::open_reader(&place, BUSY)?;
-        Ok(StoreReader { db, place, limits: Limits::default(), candidates: CandidateCache::default() })
+        Ok(StoreReader {
+            db,
+            place,
+            limits: Limits::default(),
+            candidates: CandidateCache::default(),
+            last_chunk: RefCell::default(),
+        })
     }
 
     /// Until the result is dropped, all reads see the same state, and none needs a lock of its own.
@@ -284,9 +303,15 @@ impl StoreReader {
     /// The packet with this number, if it was stored.
     pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<StoredPacket>> {
         let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
-        let mut chunk = packet::open(&self.db, place.chunk)?;
-        while let Some(packet) = chunk.next()? {
+        let version = self.data_version()?;
+        let is_same = |last: &LastChunk| last.id == place.chunk && last.version == version && last.packet < number;
+        let mut rest = match self.last_chunk.take().filter(is_same) {
+            Some(last) => last.rest,
+            None => packet::open(&self.db, place.chunk)?,
+        };
+        while let Some(packet) = rest.next()? {
             if packet.number == number {
+                self.last_chunk.replace(Some(LastChunk { id: place.chunk, version, packet: number, rest }));
                 return Ok(Some(packet));
             }
         }

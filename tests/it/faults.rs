@@ -152,10 +152,14 @@ fn twenty_wrappers_share_a_database() {
         .collect();
     for host in hosts {
         let ended = joined(host, "a host to be content");
-        assert!(ended.status.success() && ended.stderr.is_empty(), "{}", ended.stderr);
+        // On a busy machine a recorder can wait in vain for the others. Then its recording is moved
+        // below.
+        let is_complete =
+            ended.stderr.is_empty() || ended.stderr.ends_with(", and the next start of mcptap moves it\n");
+        assert!(ended.status.success() && is_complete, "{}", ended.stderr);
     }
-    assert_sound(&db);
     let lines = recorded(&db);
+    assert_sound(&db);
     let sessions = of_type(&lines, "session");
     assert_eq!(sessions.len(), 20);
     for session in sessions {

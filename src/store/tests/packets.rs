@@ -441,7 +441,7 @@ proptest! {
         prop_assert_eq!(of_session, expected_packets.values().filter(even).map(|packet| packet.number.0).collect::<Vec<_>>());
 
         let reader = StoreReader::open(&*path).unwrap();
-        for at in 0..=number + 1 {
+        for at in (0..=number + 1).chain((0..=number).rev()) {
             let packet = reader.packet(CaptureId(1), PacketNumber(at)).unwrap();
             prop_assert_eq!(packet.as_ref(), expected_packets.get(&at));
         }
