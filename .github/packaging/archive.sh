@@ -3,7 +3,8 @@
 #
 #   .github/packaging/archive.sh TARGET        for example x86_64-unknown-linux-gnu
 #
-# A target with musl gets no libpcap, so it lacks "sniff" and "attach". PROFILE chooses another profile than dist.
+# A target with musl gets no libpcap, so it lacks "sniff", "attach", "run" and "wireshark", and it has no
+# object storage. PROFILE chooses another profile than dist.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=$1

@@ -44,7 +44,7 @@ def fetched(names, folder):
             continue
         bucket, _, key = name.removeprefix("s3://").partition("/")
         *above, file = key.split("/")
-        path = os.path.join(folder, *[name for name in above if name.startswith("host=")][-1:], file)
+        path = os.path.join(folder, *[part for part in above if part.startswith("host=")][-1:], file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         storage().download_file(bucket, key, path)
         yield path

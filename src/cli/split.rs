@@ -27,8 +27,8 @@ use crate::view::units::count;
 /// Session ids that are remembered. Pairs with later ones are not joined.
 const IDS: usize = 1 << 20;
 
-/// Pairs that are told apart. All later ones are one pair, since a scan from forged addresses
-/// has millions of them.
+/// The largest number of pairs that are kept apart. All later pairs count as one, because a scan
+/// from forged addresses has millions.
 const PAIRS: usize = 1 << 20;
 
 /// What stays together.
@@ -71,7 +71,7 @@ pub fn run(arguments: Split) -> Result<ExitCode> {
     }
     let mut weights = vec![0u64; usize::from(into)];
     let mut failed = 0;
-    let (mut fragments, mut sealed, mut pairs) = (0, 0, 0);
+    let (mut fragments, mut sealed, mut pairs, mut has_more) = (0, 0, 0, false);
     for (host, files) in points {
         let files: Vec<PathBuf> = files.into_iter().filter(|file| is_readable(file, &mut failed)).collect();
         if files.is_empty() {
@@ -87,6 +87,7 @@ pub fn run(arguments: Split) -> Result<ExitCode> {
         fragments += found.fragments;
         sealed += found.sealed.iter().filter(|sealed| **sealed).count();
         pairs += found.pairs.len();
+        has_more |= found.joined.len() > PAIRS;
     }
     if failed == files.len() {
         bail!("no capture could be read");
@@ -99,6 +100,9 @@ pub fn run(arguments: Split) -> Result<ExitCode> {
             lines,
             "not kept together: sessions that move between addresses over TLS or HTTP/2 ({sealed} pairs use it), because their ids are not readable here"
         )?;
+    }
+    if has_more {
+        writeln!(lines, "not divided: hosts after the first {PAIRS} pairs, all in one part")?;
     }
     if fragments > 0 {
         writeln!(lines, "not kept together: {} of IP packets, all in part-0000", count(fragments, "fragment"))?;
@@ -151,20 +155,25 @@ fn look(files: &[PathBuf]) -> Result<Found> {
 }
 
 impl Found {
-    /// The number of a pair. A new one is the number of the pairs so far.
+    /// The index of a pair. A new pair gets the next index. Beyond [`PAIRS`] all new pairs share
+    /// the index `PAIRS`.
     fn number(&mut self, pair: Pair) -> usize {
         let next = self.pairs.len();
         if next < PAIRS { *self.pairs.entry(pair).or_insert(next) } else { self.known(&pair) }
     }
 
+    /// The index of a pair that was seen, else `PAIRS`.
     fn known(&self, pair: &Pair) -> usize {
         self.pairs.get(pair).copied().unwrap_or(PAIRS)
     }
 
-    /// The first of all pairs joined with this one.
-    fn root(&self, mut pair: usize) -> usize {
-        while let Some(next) = self.joined.get(pair).filter(|next| **next != pair) {
-            pair = *next;
+    /// The first of all pairs joined with this one. Halves the way to it, so that later look-ups
+    /// are short.
+    fn root(&mut self, mut pair: usize) -> usize {
+        while let Some(next) = self.joined.get(pair).copied().filter(|next| *next != pair) {
+            let after = self.joined.get(next).copied().unwrap_or(next);
+            self.joined[pair] = after;
+            pair = after;
         }
         pair
     }
@@ -178,12 +187,9 @@ impl Found {
             None if self.ids.len() < IDS => *self.ids.entry(id).or_insert(pair),
             None => pair,
         };
-        let roots = [self.root(pair), self.root(other)];
-        // The pairs themselves too, so that the next look-up is short.
-        for joined in [pair, other].into_iter().chain(roots) {
-            if let Some(joined) = self.joined.get_mut(joined) {
-                *joined = roots[0].min(roots[1]);
-            }
+        let (one, other) = (self.root(pair), self.root(other));
+        if let Some(joined) = self.joined.get_mut(one.max(other)) {
+            *joined = one.min(other);
         }
     }
 
@@ -302,5 +308,39 @@ fn place<'p>(packets: &'p mut Packets, packet: &Packet<'p>) -> (Place, &'p [u8])
         Decoded::Dns(_) => (Place::All, &[]),
         Decoded::Fragment => (Place::Fragment, &[]),
         Decoded::Quic(..) | Decoded::Skipped(_) => (Place::Nothing, &[]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps from a pair to the first one that it is joined with.
+    fn depth(found: &Found, mut pair: usize) -> usize {
+        let mut steps = 0;
+        while found.joined[pair] != pair {
+            (pair, steps) = (found.joined[pair], steps + 1);
+        }
+        steps
+    }
+
+    /// Each pair is joined with the one before, the last first. So the way of the last to the
+    /// first is as long as there are pairs.
+    #[test]
+    fn look_ups_stay_short_however_pairs_are_joined() {
+        const COUNT: usize = 10_000;
+        let mut found = Found { joined: (0..COUNT).collect(), ..Found::default() };
+        for pair in (1..COUNT).rev() {
+            found.join(format!("{pair}").as_bytes(), pair);
+            found.join(format!("{pair}").as_bytes(), pair - 1);
+        }
+        assert_eq!(depth(&found, COUNT - 1), COUNT - 1);
+        let mut steps = 0;
+        for pair in (0..COUNT).rev() {
+            steps += depth(&found, pair);
+            assert_eq!(found.root(pair), 0);
+        }
+        assert!(steps < 40 * COUNT, "{steps}");
+        assert_eq!(found.roots(), vec![0; COUNT]);
     }
 }

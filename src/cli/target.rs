@@ -212,7 +212,7 @@ pub fn decode(
     run?;
     let counts = pipeline.counts();
     note_blanked(&counts);
-    ensure!(!stop.load(Ordering::Relaxed), "a signal ended the import");
+    ensure!(!stop.load(Ordering::Relaxed), "a signal ended the reading of the capture");
     Ok(counts)
 }
 

@@ -121,7 +121,8 @@ fn uninstall(given: &WiresharkFolders) -> Result<ExitCode> {
     let plugins = folders.plugins.iter().map(|folder| folder.join(PLUGIN_FILE));
     let mut removed = 0;
     for path in programs.chain(plugins).filter(|path| is_ours(path)) {
-        remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        remove(&path)
+            .with_context(|| format!("cannot remove {}: if it was added with sudo, use sudo", path.display()))?;
         note!("removed {}", path.display());
         removed += 1;
     }

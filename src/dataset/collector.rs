@@ -120,8 +120,8 @@ pub struct Collector {
     remembered: BTreeMap<MessageNumber, Remembered>,
     waiting_bytes: usize,
     /// The time of a finding about the whole capture. It is the time of the last finding about a
-    /// message, or of the first message. The last message would not do: a database gives findings
-    /// in the same order, but after other messages.
+    /// message, or of the first message. The time of the last message is not used: a database
+    /// returns the findings in the same order, but between other messages.
     finding_time: Option<Time>,
     /// Findings about the whole capture that came before its first message. The number is the
     /// offset of its bytes.

@@ -27,8 +27,8 @@ pub struct FileName {
 }
 
 impl FileName {
-    /// The parts of a name in the dataset. `None` for files of others. The name can come
-    /// from a note of somebody else, so it must not lead out of the dataset.
+    /// The parts of a name in the dataset. `None` for other files. The name may come from a note
+    /// that another program wrote, so it must not lead out of the dataset.
     pub fn parse(name: &str) -> Option<FileName> {
         let (folder, file) = name.rsplit_once('/')?;
         let (table, day) = folder.split_once("/day=")?;

@@ -44,22 +44,24 @@ fn release_unchanged_pages() {
 }
 
 /// The address ranges of programs and libraries that hold what their files hold, from proc(5)
-/// smaps: they cannot be written, and no page was changed before that. Relocation changes some
-/// constants. Files without code are left out, because a thread may unmap them at any time.
+/// smaps: they cannot be written, and no page was changed before that, be it in memory or swapped
+/// out. Relocation changes some constants. Files without code are left out, because a thread may
+/// unmap them at any time.
 #[cfg(target_os = "linux")]
 fn unchanged(smaps: &str) -> Vec<Range<usize>> {
     let mut mappings: Vec<Mapping<'_>> = Vec::new();
     for line in smaps.lines() {
         if let Some(mapping) = Mapping::parse(line) {
             mappings.push(mapping);
-        } else if let (Some(mapping), Some(size)) = (mappings.last_mut(), line.strip_prefix("Anonymous:")) {
-            mapping.is_changed = size.trim() != "0 kB";
+        } else if let (Some(mapping), Some(("Anonymous" | "Swap", size))) = (mappings.last_mut(), line.split_once(':'))
+        {
+            mapping.unchanged_lines += usize::from(size.trim() == "0 kB");
         }
     }
     let is_code = |mapping: &&Mapping<'_>| mapping.rights == "r-xp" && mapping.path.starts_with('/');
     let programs: HashSet<&str> = mappings.iter().filter(is_code).map(|mapping| mapping.path).collect();
     mappings.retain(|mapping| {
-        matches!(mapping.rights, "r-xp" | "r--p") && !mapping.is_changed && programs.contains(mapping.path)
+        matches!(mapping.rights, "r-xp" | "r--p") && mapping.unchanged_lines == 2 && programs.contains(mapping.path)
     });
     mappings.into_iter().map(|mapping| mapping.pages).collect()
 }
@@ -70,8 +72,9 @@ struct Mapping<'m> {
     pages: Range<usize>,
     rights: &'m str,
     path: &'m str,
-    /// Whether a page differs from the file, as far as is known.
-    is_changed: bool,
+    /// Lines that say that no page was changed: one is about pages in memory, one about pages that
+    /// were swapped out.
+    unchanged_lines: usize,
 }
 
 #[cfg(target_os = "linux")]
@@ -82,7 +85,7 @@ impl Mapping<'_> {
         let (start, end) = addresses.split_once('-')?;
         let address = |hexadecimal| usize::from_str_radix(hexadecimal, 16).ok();
         let pages = address(start)?..address(end)?;
-        Some(Mapping { pages, rights, path: words.nth(3).unwrap_or_default(), is_changed: true })
+        Some(Mapping { pages, rights, path: words.nth(3).unwrap_or_default(), unchanged_lines: 0 })
     }
 }
 
@@ -92,18 +95,20 @@ mod tests {
 
     #[test]
     fn only_pages_that_equal_their_file_are_released() {
-        let mapping =
-            |line: &str, changed: &str| format!("{line}\nRss: 8 kB\nAnonymous:   {changed} kB\nVmFlags: rd mr\n");
+        let mapping = |line: &str, changed: &str, swapped: &str| {
+            format!("{line}\nRss: 8 kB\nAnonymous:   {changed} kB\nSwap:   {swapped} kB\nSwapPss: 0 kB\n")
+        };
         let program = "fe:00 10272777                   /usr/bin/mcptap";
         let smaps = [
-            mapping(&format!("1000-3000 r--p 00000000 {program}"), "0"),
-            mapping(&format!("3000-5000 r-xp 00002000 {program}"), "0"),
+            mapping(&format!("1000-3000 r--p 00000000 {program}"), "0", "0"),
+            mapping(&format!("3000-5000 r-xp 00002000 {program}"), "0", "0"),
             // Constants that were relocated, and data.
-            mapping(&format!("5000-6000 r--p 00004000 {program}"), "4"),
-            mapping(&format!("6000-7000 rw-p 00005000 {program}"), "0"),
-            mapping("7000-8000 r--p 00000000 fe:00 1 /usr/lib/locale/locale-archive", "0"),
-            mapping("8000-9000 r-xp 00000000 00:00 0 [vdso]", "0"),
-            mapping("9000-a000 r-xp 00000000 00:00 0", "0"),
+            mapping(&format!("5000-6000 r--p 00004000 {program}"), "4", "0"),
+            mapping(&format!("b000-c000 r--p 00008000 {program}"), "0", "4"),
+            mapping(&format!("6000-7000 rw-p 00005000 {program}"), "0", "0"),
+            mapping("7000-8000 r--p 00000000 fe:00 1 /usr/lib/locale/locale-archive", "0", "0"),
+            mapping("8000-9000 r-xp 00000000 00:00 0 [vdso]", "0", "0"),
+            mapping("9000-a000 r-xp 00000000 00:00 0", "0", "0"),
             format!("a000-b000 r--p 00007000 {program}"),
         ];
         assert_eq!(unchanged(&smaps.concat()), [0x1000..0x3000, 0x3000..0x5000]);

@@ -38,8 +38,8 @@ const HELD: usize = 16 << 20;
 /// with its next packet.
 const FOREIGN: usize = 65_536;
 
-/// The most connections of the client that are remembered. Of more, those whose packets are the
-/// oldest are forgotten: most of them are over.
+/// The most connections of the client that are remembered. When there are more, the half with the
+/// oldest packets is forgotten. Most of those are over. One that is not is recorded no further.
 const OF_CLIENT: usize = 65_536;
 
 /// The two addresses of a connection, in order.
@@ -156,7 +156,7 @@ impl Connections {
         self.known.insert(key, Owner::OfClient(ClientOwned { syn, reported: time, active: time }));
     }
 
-    /// Forgets half of the client's connections.
+    /// Forgets the half of the client's connections whose packets are the oldest.
     fn forget_oldest(&mut self) {
         let active = |owner: &Owner| if let Owner::OfClient(owned) = owner { Some(owned.active) } else { None };
         let mut times: Vec<Time> = self.known.values().filter_map(active).collect();

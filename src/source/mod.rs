@@ -99,7 +99,7 @@ pub trait Source {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>>;
 
     /// The recording is to end. Returns whether the source ends by itself then, after all that has
-    /// passed so far.
+    /// passed so far. Only the queue of live captures calls it, on the source that it reads.
     fn stop(&mut self) -> bool {
         false
     }

@@ -42,6 +42,10 @@ pub(super) const BATCH: usize = BUFFER + (4 << 10);
 /// eight times as long to supply a page as a copy into memory that was used before.
 pub(super) const MAX_NEAR: usize = (1 << 20) / BATCH;
 
+/// The same until the recorder begins. It prepares its database first, which needs a disk that is
+/// not full.
+const NEAR_AT_START: usize = QUEUE_LIMIT / 2 / BATCH;
+
 /// The number of recent batches at which they are moved to disk. The spiller is not woken for
 /// each of them.
 const SPILL_AT: usize = 4;
@@ -266,6 +270,7 @@ impl Queue {
     /// The batch was on disk and cannot be read back.
     pub(super) fn next_batch(&self, used: Batch) -> anyhow::Result<(Batch, bool)> {
         let mut queued = self.lock();
+        queued.has_begun = true;
         queued.batches_since_taken = 0;
         if mem::take(&mut queued.disk_full) {
             self.wake_spiller.notify_one();
@@ -410,6 +415,9 @@ mod tests {
             let (queue, passing) = (Queue::default(), AtomicBool::new(true));
             thread::scope(|scope| {
                 scope.spawn(|| queue.spill(Overflow::new(folder.path(), false)));
+                fill(&queue, 2 * MAX_NEAR);
+                assert!(!queue.is_falling_behind(), "memory holds what comes before the recorder begins");
+                while queue.next_batch(Batch::default()).unwrap().0.size() > 0 {}
                 fill(&queue, MAX_NEAR / 2);
                 assert!(!queue.is_falling_behind(), "memory holds it");
                 fill(&queue, 2 * MAX_NEAR);

@@ -49,7 +49,7 @@ pub struct StoreReader {
     last_chunk: RefCell<Option<LastChunk>>,
 }
 
-/// The chunk of the packet that was read last. The next packet is mostly behind it.
+/// The chunk of the packet that was read last. Most often the next packet is later in it.
 struct LastChunk {
     id: i64,
     /// The version of the data, because masking and deletion change chunks.

@@ -360,10 +360,9 @@ fn start(
     }
     if event.subject == KNOWN {
         // A launcher became a recorder, or started one.
-        let (number, server) =
-            servers.iter_mut().filter(|_| is_mcptap).find(|(_, server)| server.inodes[0] == inodes[0])?;
-        server.is_recorded = true;
-        return Some(*number);
+        let (number, server) = servers.iter_mut().find(|(_, server)| server.inodes[0] == inodes[0])?;
+        server.is_recorded |= is_mcptap;
+        return is_mcptap.then_some(*number);
     }
     let is_recorded = is_mcptap || u32::try_from(event.offset).is_ok_and(|parent| recorders.contains(&parent));
     let started = wall(clock, event.time);

@@ -1,9 +1,9 @@
 //! Archives of HTTP (HAR 1.2), as browsers, proxies and mcptap itself write them.
 //!
 //! ```text
-//!  entry ─► head, body ─────────────► pieces with times ─► connections ─► packets
-//!           events     (events) ─────►
-//!           WebSocket  (websocket) ──►
+//!  entry ─┬─► head and body ───────┬─► pieces with times ─► connections ─► packets
+//!         ├─► events    (events) ──┤
+//!         └─► messages (websocket) ┘
 //! ```
 //!
 //! Each entry becomes an exchange over HTTP/1.1. The content of an entry has no coding any more, so
@@ -22,6 +22,10 @@ use serde::Deserialize;
 use self::connections::MadeConnections;
 use super::{ImportBuilder, time_of_text};
 use crate::capture::Time;
+
+/// Events of a stream, or messages of a WebSocket, that become packets of their own: one of two
+/// bytes takes as much memory as a packet.
+const PIECES: usize = 100_000;
 
 /// Bytes that one side sends at a time. The flag marks those of the client.
 type SentPiece = (Time, bool, Vec<u8>);
@@ -58,7 +62,7 @@ struct Entry {
     mcp: ArchiveFacts,
 }
 
-/// ArchiveFacts that mcptap itself added.
+/// Facts that only archives of mcptap have.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ArchiveFacts {
@@ -170,7 +174,16 @@ pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
             }
         };
         match serde_json::from_str::<Entry>(value.get()) {
-            Ok(entry) => add(&entry, &mut connections, builder),
+            Ok(entry) => {
+                if entry.websocket_messages.as_ref().is_some_and(|messages| messages.len() > PIECES) {
+                    builder.damaged(
+                        at as u64,
+                        line,
+                        &format!("only the first {PIECES} messages of the WebSocket are read"),
+                    );
+                }
+                add(&entry, &mut connections, builder);
+            }
             Err(error) => builder.damaged(at as u64, line, &format!("this is no entry: {error}")),
         }
         at += values.byte_offset();
@@ -192,7 +205,9 @@ fn add(entry: &Entry, connections: &mut MadeConnections, builder: &mut ImportBui
     // What was not captured to its end gets no end here either.
     let has_end = |size: i64| entry.mcp.complete || size >= 0;
     let mut is_whole = false;
-    if let Some(messages) = &entry.websocket_messages {
+    // Without messages, it may be a handshake that was refused: an ordinary exchange.
+    let is_open = response.status == 101 || request.method == "CONNECT" && (200..300).contains(&response.status);
+    if let Some(messages) = entry.websocket_messages.as_ref().filter(|messages| is_open || !messages.is_empty()) {
         websocket::exchange(entry, messages, started, &mut pieces);
     } else {
         let (host, target) = split(&request.url);
@@ -220,7 +235,13 @@ fn add(entry: &Entry, connections: &mut MadeConnections, builder: &mut ImportBui
     let server = SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), port(&request.url));
     // Nothing follows an exchange without an end, an interim response, or a tunnel.
     let is_last = !is_whole || response.status < 200 || request.method == "CONNECT";
-    connections.exchange(entry.connection.as_deref(), server, &pieces, is_last, builder);
+    connections.exchange(
+        entry.connection.as_deref().filter(|name| !name.is_empty()),
+        server,
+        &pieces,
+        is_last,
+        builder,
+    );
 }
 
 fn plus_milliseconds(time: Time, milliseconds: f64) -> Time {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{BATCH, MAX_NEAR, QUEUE_LIMIT};
+use super::{BATCH, MAX_NEAR, NEAR_AT_START, QUEUE_LIMIT};
 use crate::capture::pipe::Exit;
 use crate::source::batch::Batch;
 use crate::source::overflow::SpilledBatch;
@@ -26,6 +26,8 @@ pub(super) struct QueuedBatches {
     pub(super) batches_since_taken: usize,
     /// Bytes of memory of all batches, including the one that the recorder is working on.
     pub(super) size: usize,
+    /// The recorder is ready for batches.
+    pub(super) has_begun: bool,
     /// The recorder sleeps until a batch arrives.
     pub(super) recorder_asleep: bool,
     /// The spiller sleeps until it has to move batches to disk.
@@ -73,7 +75,8 @@ impl QueuedBatches {
             return self.release(batch);
         }
         self.batches_since_taken += 1;
-        if self.near.len() < MAX_NEAR && self.recent.is_empty() && !self.uses_disk() {
+        let most_near = if self.has_begun { MAX_NEAR } else { NEAR_AT_START };
+        if self.near.len() < most_near && self.recent.is_empty() && !self.uses_disk() {
             self.near.push_back(batch);
         } else {
             self.recent.push_back(batch);

@@ -37,10 +37,10 @@ fn every_byte_is_seen_in_both_directions() {
     drop(server.stdin.take());
     assert!(server.child.ended("the server").success());
     let watched = watcher.end();
-    assert!(texts(&watched, "client-to-server") == sent, "from the client");
-    assert!(texts(&watched, "server-to-client") == sent, "from the server");
     let bytes: usize = sent.iter().map(|text| text.len() + 1).sum();
     assert!(watched.stderr.contains(&format!("{} bytes recorded, 0 lost", 2 * bytes)), "{}", watched.stderr);
+    assert!(texts(&watched, "client-to-server") == sent, "from the client");
+    assert!(texts(&watched, "server-to-client") == sent, "from the server");
     let sessions = of_type(&watched.lines, "session");
     assert_eq!(sessions[0]["exit"], json!({"code": 0}));
     assert_eq!(sessions[0]["completeness"], 1);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::keys::{Runtime, Scene};
 use crate::peers::peers;
 use crate::program::mcptap;
-use crate::sniff::Sniffed;
+use crate::sniff::{Sniffed, Sniffing};
 use crate::support::waits::{Finishes, ProcessEnd};
 use crate::wrapped::{json, of_type, recorded};
 
@@ -97,19 +97,23 @@ fn lost_of(sniffed: &Sniffed, answers: u64) -> u64 {
     lost
 }
 
-/// While nobody empties the ring, more text passes than it holds. What is lost is a gap, after
-/// which messages are found again.
-#[test]
-fn text_for_which_there_is_no_room_is_a_gap() {
-    let Some(peers) = peers() else { return };
-    let mut scene = Scene::start(&peers, Runtime::Node, "TLSv1.3", "auto");
+/// While nobody empties the ring, 500 answers pass: more than it holds. mcptap is stopped then.
+fn more_than_the_ring_holds() -> Option<(Scene, Sniffing)> {
+    let mut scene = Scene::start(&peers()?, Runtime::Node, "TLSv1.3", "auto");
     scene.ask("same");
-    let Some(mut sniffing) = scene.sniff(&["--no-save"]) else { return };
+    let mut sniffing = scene.sniff(&["--no-save"])?;
     scene.ask("same");
     sniffing.await_messages(2);
     sniffing.signal(Signal::STOP);
     // Each answer takes 48 KB of the 16 MB.
     (0..500).for_each(|_| drop(scene.ask("same")));
+    Some((scene, sniffing))
+}
+
+/// What is lost is a gap, after which messages are found again.
+#[test]
+fn text_for_which_there_is_no_room_is_a_gap() {
+    let Some((mut scene, mut sniffing)) = more_than_the_ring_holds() else { return };
     sniffing.signal(Signal::CONT);
     // What the ring held was taken out before any of it is printed.
     sniffing.await_messages(100);
@@ -128,14 +132,7 @@ fn text_for_which_there_is_no_room_is_a_gap() {
 /// nothing follows it.
 #[test]
 fn text_at_the_end_is_recorded_or_counted() {
-    let Some(peers) = peers() else { return };
-    let mut scene = Scene::start(&peers, Runtime::Node, "TLSv1.3", "auto");
-    scene.ask("same");
-    let Some(mut sniffing) = scene.sniff(&["--no-save"]) else { return };
-    scene.ask("same");
-    sniffing.await_messages(2);
-    sniffing.signal(Signal::STOP);
-    (0..500).for_each(|_| drop(scene.ask("same")));
+    let Some((_scene, sniffing)) = more_than_the_ring_holds() else { return };
     sniffing.signal(Signal::INT);
     sniffing.signal(Signal::CONT);
     let sniffed = sniffing.finish();

@@ -5,6 +5,7 @@
 //! the present text.
 
 use std::ops::Range;
+use std::ptr;
 
 use super::edit::{at_the_front, line_before, quoted};
 use super::servers::{OPENCODE_LIST, YAML_LIST, listed, top_list};
@@ -63,7 +64,9 @@ impl Config {
         let last = possible.last()?.text.clone();
         possible.retain(|config| {
             let is_gone = config.tree().is_ok() && config.server(name).is_none();
-            is_gone && config.names_without(name) == self.names_without(name)
+            is_gone
+                && config.names_without(name) == self.names_without(name)
+                && config.values_without(name) == self.values_without(name)
         });
         let is_exact = |config: &&Config| config.with(&addition).as_ref() == Some(&self.text);
         let exact = possible.iter().find(is_exact);
@@ -74,6 +77,33 @@ impl Config {
     fn names_without(&self, name: &str) -> Vec<String> {
         let names = self.servers().into_iter().map(|server| server.name().to_owned());
         names.filter(|other| other != name).collect()
+    }
+
+    /// The texts of all values, with their paths, but those of a server.
+    fn values_without(&self, name: &str) -> Vec<String> {
+        let Ok(Some(root)) = self.tree() else { return Vec::new() };
+        let servers = top_list(&root, self.format).map(|top| listed(&top.value)).unwrap_or_default();
+        let server = servers.iter().find(|server| server.name == name).map(|server| server.node);
+        let mut values = Vec::new();
+        self.add_values(&root, server, "", &mut values);
+        values
+    }
+
+    fn add_values(&self, node: &Node, left_out: Option<&Node>, path: &str, values: &mut Vec<String>) {
+        match &node.value {
+            _ if left_out.is_some_and(|left_out| ptr::eq(left_out, node)) => {}
+            NodeValue::Map(map) => {
+                for member in &map.members {
+                    self.add_values(&member.value, left_out, &format!("{path}/{}", member.name), values);
+                }
+            }
+            NodeValue::Sequence(list) => {
+                list.items.iter().for_each(|item| self.add_values(item, left_out, &format!("{path}/-"), values));
+            }
+            NodeValue::Text(_) | NodeValue::Other => {
+                values.push(format!("{path} {}", self.text.get(node.span.clone()).unwrap_or_default()));
+            }
+        }
     }
 
     /// The text with a server more.

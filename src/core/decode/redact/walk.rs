@@ -41,8 +41,8 @@ struct Walk<'a> {
     parts: Vec<Part>,
     /// How many strings the text is inside of.
     embedded: usize,
-    /// How many schemas the cursor is inside of. Members there describe values, except texts and
-    /// numbers, such as those of a default.
+    /// How many schemas the cursor is inside of. An object there describes a value and is not
+    /// redacted. A text or a number is a value, such as a default, and is redacted.
     schemas: usize,
 }
 

@@ -63,10 +63,11 @@ impl SchemaCache {
         if let Err(why) = ready.work.check_cost(&ready.schema, &value) {
             return Verdict::Unchecked(why);
         }
+        let is_redacted = has_redacted(&value);
         let violations: Vec<Violation> = ready
             .validator
             .iter_errors(&value)
-            .filter(|error| !depends_on_redacted(error))
+            .filter(|error| !is_redacted || !depends_on_redacted(error))
             .take(VIOLATIONS)
             .map(violation)
             .collect();
@@ -142,10 +143,14 @@ fn is_large_pattern(value: &Value) -> bool {
     matches!(built, Some(Err(regex::Error::CompiledTooBig(_))))
 }
 
-/// Whether a violation may be there only because a value was redacted. Which members and how many
-/// elements a value has does not change with what they are.
+/// Whether a violation in a value with redacted parts may exist only because of them. Redaction
+/// keeps the members and the number of elements. So rules about those still count, unless a
+/// condition chose them.
 fn depends_on_redacted(error: &ValidationError<'_>) -> bool {
     use ValidationErrorKind::{AdditionalProperties, MaxItems, MaxProperties, MinItems, MinProperties, Required, Type};
+    if error.evaluation_path().as_str().split('/').any(|step| matches!(step, "then" | "else")) {
+        return true;
+    }
     match (error.kind(), &**error.instance()) {
         (
             AdditionalProperties { .. }
@@ -212,6 +217,9 @@ mod tests {
         assert_eq!(check(schema, &redacted("")), broken("", "\"city\" is a required property"));
         let Verdict::Broken(violations) = check(schema, &redacted(r#","city":"Oslo","c":1"#)) else { panic!() };
         assert_eq!(violations.len(), 1, "not \"not\": {violations:?}");
+        let schema = r#"{"if":{"properties":{"kind":{"const":"a"}}},"else":{"required":["x"]}}"#;
+        assert_eq!(check(schema, r#"{"kind":"[redacted string 1]"}"#), Verdict::Holds);
+        assert_eq!(check(schema, r#"{"kind":"b"}"#), broken("", "\"x\" is a required property"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! share one here too, if they follow one another. HTTP/1.1 has no others: those that overlap, as
 //! over HTTP/2, get a connection each.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::SentPiece;
@@ -21,7 +21,7 @@ type MadeConnection = (Flow, Time);
 /// The connections that are open, by their names in the archive and their servers.
 #[derive(Default)]
 pub(super) struct MadeConnections {
-    open: HashMap<(String, SocketAddr), MadeConnection>,
+    open: BTreeMap<(String, SocketAddr), MadeConnection>,
     opened: usize,
 }
 
@@ -36,8 +36,8 @@ impl MadeConnections {
         builder: &mut ImportBuilder,
     ) {
         let (Some((first, ..)), Some((last, ..))) = (sent.first(), sent.last()) else { return };
-        let key = (name.unwrap_or_default().to_owned(), server);
-        let mut flow = match self.open.remove(&key) {
+        let key = name.map(|name| (name.to_owned(), server));
+        let mut flow = match key.as_ref().and_then(|key| self.open.remove(key)) {
             Some((flow, until)) if until <= *first => flow,
             other => {
                 if let Some(connection) = other {
@@ -51,10 +51,9 @@ impl MadeConnections {
                 builder.segment(&mut flow, *time, usize::from(!is_client), PSH | ACK, chunk);
             }
         }
-        if is_last || name.is_none() {
-            close((flow, *last), builder);
-        } else {
-            self.open.insert(key, (flow, *last));
+        match key.filter(|_| !is_last) {
+            Some(key) => _ = self.open.insert(key, (flow, *last)),
+            None => close((flow, *last), builder),
         }
     }
 

@@ -2,12 +2,8 @@
 
 use memchr::memchr2;
 
-use super::plus_milliseconds;
+use super::{PIECES, plus_milliseconds};
 use crate::capture::Time;
-
-/// Events of a stream that get a time each. Further ones arrive with the last: an event of two
-/// bytes would become a packet.
-const EVENTS: usize = 100_000;
 
 /// The events of a stream, and whether each has a text. The rest of the stream is the last one.
 struct Events<'a>(&'a [u8]);
@@ -40,11 +36,12 @@ impl<'a> Iterator for Events<'a> {
 /// The events of a body with their times. mcptap itself writes those with texts, as milliseconds
 /// after the `start` of the exchange. Other archives have none: the first event has the time at
 /// which the body `begins`, the last that at which it `ends`, and the others are spread between.
+/// Events beyond the limit of pieces arrive with the last one.
 pub(super) fn dated(body: &[u8], times: &[f64], [start, begins, ends]: [Time; 3]) -> Vec<(Time, Vec<u8>)> {
     let mut pieces: Vec<(Time, Vec<u8>)> = Vec::new();
     let mut texts = Vec::new();
     for (event, has_text) in Events(body) {
-        match pieces.last_mut().filter(|_| texts.len() >= EVENTS) {
+        match pieces.last_mut().filter(|_| texts.len() >= PIECES) {
             Some((_, last)) => last.extend_from_slice(event),
             None => {
                 pieces.push((begins, event.to_vec()));

@@ -48,6 +48,20 @@ fn a_server_is_added_and_removed_without_a_trace() {
     }
 }
 
+/// A removal that would take something else with it is refused.
+#[test]
+fn what_stands_between_the_parts_of_a_server_stays() {
+    let own = "command = \"/usr/bin/mcptap\"\nargs = [\"mcp\"]\n";
+    for text in [
+        format!("[mcp_servers.mcptap]\n{own}\n[profiles.work]\nmodel = \"m\"\n\n[mcp_servers.mcptap.env]\nA = \"b\"\n"),
+        "mcp_servers.mcptap = { command = \"mcptap\", args = [\"mcp\"] }\nother = 1\nmcp_servers.a = { command = \"x\" }\n".to_owned(),
+    ] {
+        let mut config = Config::read(Path::new("a.toml"), &text).unwrap();
+        assert!(config.server("mcptap").is_some() && !config.remove("mcptap"), "{}", config.text());
+        assert_eq!(config.text(), text);
+    }
+}
+
 #[test]
 fn each_client_gets_its_own_form() {
     let text = |path, before, list| added(path, before, list).text();
