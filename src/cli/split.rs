@@ -167,8 +167,8 @@ impl Found {
         self.pairs.get(pair).copied().unwrap_or(PAIRS)
     }
 
-    /// The first of all pairs joined with this one. Halves the way to it, so that later look-ups
-    /// are short.
+    /// The first of all pairs joined with this one. Halves the way to it, which makes later
+    /// look-ups short.
     fn root(&mut self, mut pair: usize) -> usize {
         while let Some(next) = self.joined.get(pair).copied().filter(|next| *next != pair) {
             let after = self.joined.get(next).copied().unwrap_or(next);

@@ -42,8 +42,8 @@ pub(super) const BATCH: usize = BUFFER + (4 << 10);
 /// eight times as long to supply a page as a copy into memory that was used before.
 pub(super) const MAX_NEAR: usize = (1 << 20) / BATCH;
 
-/// The same until the recorder begins. It prepares its database first, which needs a disk that is
-/// not full.
+/// The same until the recorder begins. It prepares its database first, and the disk must not be
+/// full before that.
 const NEAR_AT_START: usize = QUEUE_LIMIT / 2 / BATCH;
 
 /// The number of recent batches at which they are moved to disk. The spiller is not woken for

@@ -211,7 +211,7 @@ fn a_saved_session_needs_no_keys() {
 /// session of each, so the same messages come out.
 #[test]
 fn secrets_without_a_client_random_find_their_sessions() {
-    for name in ["05_tls13_h1_json", "05_tls13_matrix"] {
+    for name in ["05_tls12_h1", "05_tls13_h1_json", "05_tls13_matrix"] {
         let folder = crate::program::data("captures").join(name);
         let keys = fs::read_to_string(folder.join("keys.log")).expect("a key log");
         let unnamed = keys.lines().filter_map(|line| {

@@ -32,23 +32,37 @@ const ALLOWANCE: u64 = 16 << 20;
 /// The secrets that are not assigned to a session.
 #[derive(Debug, Default)]
 pub struct UnnamedSecrets {
-    waiting: VecDeque<(Label, Secret)>,
+    waiting: VecDeque<UnnamedSecret>,
     /// Secrets that came so far.
     pub arrived: u64,
 }
 
+/// A secret that waits.
+#[derive(Debug)]
+struct UnnamedSecret {
+    label: Label,
+    secret: Secret,
+    /// The connections that it belongs to. A session of TLS 1.2 that is resumed has the same master
+    /// secret as before, and the process derives keys from it for each of its connections.
+    connections: u64,
+}
+
 impl UnnamedSecrets {
-    /// Takes the lines that name no session. Returns whether there were any.
+    /// Takes the lines that name no session. Returns whether there were any new ones.
     pub fn add(&mut self, lines: &[u8]) -> bool {
         let before = self.arrived;
-        for unnamed in lines.split(|byte| *byte == b'\n').filter_map(read_unnamed) {
-            if self.waiting.contains(&unnamed) {
-                continue;
+        for (label, secret) in lines.split(|byte| *byte == b'\n').filter_map(read_unnamed) {
+            match self.waiting.iter_mut().find(|waiting| (waiting.label, waiting.secret) == (label, secret)) {
+                Some(resumed) if label == Label::Master => resumed.connections += 1,
+                // Both ends of a connection are watched.
+                Some(_) => continue,
+                None => {
+                    if self.waiting.len() == WAITING {
+                        self.waiting.pop_front();
+                    }
+                    self.waiting.push_back(UnnamedSecret { label, secret, connections: 1 });
+                }
             }
-            if self.waiting.len() == WAITING {
-                self.waiting.pop_front();
-            }
-            self.waiting.push_back(unnamed);
             self.arrived += 1;
         }
         self.arrived != before
@@ -59,9 +73,14 @@ impl UnnamedSecrets {
         self.waiting.is_empty()
     }
 
-    /// Removes a secret whose session is known now.
+    /// Removes a secret of which one more connection is known now.
     pub fn remove(&mut self, label: Label, secret: Secret) {
-        self.waiting.retain(|waiting| *waiting != (label, secret));
+        let place = self.waiting.iter().position(|waiting| (waiting.label, waiting.secret) == (label, secret));
+        let Some(place) = place else { return };
+        self.waiting[place].connections -= 1;
+        if self.waiting[place].connections == 0 {
+            self.waiting.remove(place);
+        }
     }
 }
 
@@ -97,7 +116,7 @@ impl RereadBuffer {
             records.filter(|received| received.record.content != ContentType::ChangeCipherSpec).take(TRIED)
         };
         let mut proved = Vec::new();
-        for (label, secret) in &unnamed.waiting {
+        for UnnamedSecret { label, secret, .. } in &unnamed.waiting {
             let (direction, epoch) = label.direction_and_epoch();
             for keys in keys(negotiation, &random, *label, epoch, direction, *secret) {
                 for received in records(direction) {
@@ -148,6 +167,27 @@ impl Label {
             Label::ClientEarly => (Direction::ClientToServer, Epoch::Early),
             Label::ClientHandshake => (Direction::ClientToServer, Epoch::Handshake),
             Label::ServerHandshake => (Direction::ServerToClient, Epoch::Handshake),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_secret_waits_once_for_each_connection_that_resumes_its_session() {
+        let mut unnamed = UnnamedSecrets::default();
+        let [master, traffic] = ["CLIENT_RANDOM", "CLIENT_TRAFFIC_SECRET_0"];
+        let line = |label, digit: &str| format!("{label} - {}\n", digit.repeat(96));
+        let both = [line(master, "1"), line(traffic, "2"), line(master, "1"), line(traffic, "2")].concat();
+        assert!(unnamed.add(both.as_bytes()));
+        assert_eq!(unnamed.arrived, 3);
+        let secrets: Vec<_> = unnamed.waiting.iter().map(|waiting| (waiting.label, waiting.secret)).collect();
+        for (left, (label, secret)) in [(2, secrets[0]), (1, secrets[0]), (0, secrets[1])] {
+            assert!(!unnamed.is_empty());
+            unnamed.remove(label, secret);
+            assert_eq!(unnamed.waiting.len(), left);
         }
     }
 }
