@@ -286,10 +286,11 @@ impl Listener for Telemetry {
     }
 
     fn idle(&mut self) -> Result<()> {
+        // Before the calls: whoever reads a call finds its session too.
+        self.count_open_sessions();
         if !self.calls.is_empty() || !self.findings.is_empty() {
             self.map_all();
         }
-        self.count_open_sessions();
         Ok(())
     }
 }
