@@ -286,7 +286,7 @@ impl Listener for Telemetry {
     }
 
     fn idle(&mut self) -> Result<()> {
-        // Before the calls: whoever reads a call finds its session too.
+        // The sessions first: a reader who finds a call finds its session too.
         self.count_open_sessions();
         if !self.calls.is_empty() || !self.findings.is_empty() {
             self.map_all();

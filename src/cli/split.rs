@@ -167,8 +167,8 @@ impl Found {
         self.pairs.get(pair).copied().unwrap_or(PAIRS)
     }
 
-    /// The first of all pairs joined with this one. Halves the way to it, which makes later
-    /// look-ups short.
+    /// The first of all pairs joined with this one. It halves the way there, so later
+    /// look-ups take few steps.
     fn root(&mut self, mut pair: usize) -> usize {
         while let Some(next) = self.joined.get(pair).copied().filter(|next| *next != pair) {
             let after = self.joined.get(next).copied().unwrap_or(next);
@@ -324,8 +324,8 @@ mod tests {
         steps
     }
 
-    /// Each pair is joined with the one before, the last first. So the way of the last to the
-    /// first is as long as there are pairs.
+    /// Each pair is joined with the one before it, beginning with the last pair. So the first
+    /// look-up of the last pair takes as many steps as there are pairs.
     #[test]
     fn look_ups_stay_short_however_pairs_are_joined() {
         const COUNT: usize = 10_000;

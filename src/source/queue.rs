@@ -42,8 +42,8 @@ pub(super) const BATCH: usize = BUFFER + (4 << 10);
 /// eight times as long to supply a page as a copy into memory that was used before.
 pub(super) const MAX_NEAR: usize = (1 << 20) / BATCH;
 
-/// The same until the recorder begins. It prepares its database first, and the disk must not be
-/// full before that.
+/// The largest number of near batches until the recorder begins, 8 MiB. The recorder prepares its
+/// database first. A flood that went to the disk meanwhile could fill it before.
 const NEAR_AT_START: usize = QUEUE_LIMIT / 2 / BATCH;
 
 /// The number of recent batches at which they are moved to disk. The spiller is not woken for

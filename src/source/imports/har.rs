@@ -176,11 +176,8 @@ pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
         match serde_json::from_str::<Entry>(value.get()) {
             Ok(entry) => {
                 if entry.websocket_messages.as_ref().is_some_and(|messages| messages.len() > PIECES) {
-                    builder.damaged(
-                        at as u64,
-                        line,
-                        &format!("only the first {PIECES} messages of the WebSocket are read"),
-                    );
+                    let text = format!("only the first {PIECES} messages of the WebSocket are read");
+                    builder.damaged(at as u64, line, &text);
                 }
                 add(&entry, &mut connections, builder);
             }
@@ -235,13 +232,8 @@ fn add(entry: &Entry, connections: &mut MadeConnections, builder: &mut ImportBui
     let server = SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), port(&request.url));
     // Nothing follows an exchange without an end, an interim response, or a tunnel.
     let is_last = !is_whole || response.status < 200 || request.method == "CONNECT";
-    connections.exchange(
-        entry.connection.as_deref().filter(|name| !name.is_empty()),
-        server,
-        &pieces,
-        is_last,
-        builder,
-    );
+    let connection = entry.connection.as_deref().filter(|name| !name.is_empty());
+    connections.exchange(connection, server, &pieces, is_last, builder);
 }
 
 fn plus_milliseconds(time: Time, milliseconds: f64) -> Time {

@@ -42,8 +42,8 @@ pub struct UnnamedSecrets {
 struct UnnamedSecret {
     label: Label,
     secret: Secret,
-    /// The connections that it belongs to. A session of TLS 1.2 that is resumed has the same master
-    /// secret as before, and the process derives keys from it for each of its connections.
+    /// Its connections that are not known yet. Only a master secret has several: TLS 1.2 uses it
+    /// again when a session is resumed, and the process gives it once for each connection.
     connections: u64,
 }
 
@@ -52,9 +52,9 @@ impl UnnamedSecrets {
     pub fn add(&mut self, lines: &[u8]) -> bool {
         let before = self.arrived;
         for (label, secret) in lines.split(|byte| *byte == b'\n').filter_map(read_unnamed) {
-            match self.waiting.iter_mut().find(|waiting| (waiting.label, waiting.secret) == (label, secret)) {
-                Some(resumed) if label == Label::Master => resumed.connections += 1,
-                // Both ends of a connection are watched.
+            match self.place(label, secret) {
+                Some(place) if label == Label::Master => self.waiting[place].connections += 1,
+                // The other end of the connection gave it.
                 Some(_) => continue,
                 None => {
                     if self.waiting.len() == WAITING {
@@ -73,14 +73,17 @@ impl UnnamedSecrets {
         self.waiting.is_empty()
     }
 
-    /// Removes a secret of which one more connection is known now.
+    /// One connection of a secret is known now. If it was the last one, the secret is removed.
     pub fn remove(&mut self, label: Label, secret: Secret) {
-        let place = self.waiting.iter().position(|waiting| (waiting.label, waiting.secret) == (label, secret));
-        let Some(place) = place else { return };
+        let Some(place) = self.place(label, secret) else { return };
         self.waiting[place].connections -= 1;
         if self.waiting[place].connections == 0 {
             self.waiting.remove(place);
         }
+    }
+
+    fn place(&self, label: Label, secret: Secret) -> Option<usize> {
+        self.waiting.iter().position(|waiting| (waiting.label, waiting.secret) == (label, secret))
     }
 }
 
