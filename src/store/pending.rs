@@ -12,10 +12,10 @@ use super::record::message::DerivedColumns;
 use super::record::{connection, exchange, finding, message, note, packet, provenance, session};
 use super::text::Text;
 use super::{CaptureId, RowKey};
-use crate::capture::{PacketNumber, StreamId, StreamPart};
+use crate::capture::{StreamId, StreamPart};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
-use crate::event::{Connection, Stream};
+use crate::event::{Connection, Event, Stream};
 use crate::findings::Finding;
 use crate::mcp::link::Link;
 use crate::mcp::note::NoteKind;
@@ -91,62 +91,47 @@ impl Pending {
         self.lost
     }
 
-    pub(super) fn session(&mut self, record: Session) {
-        if self.sessions.contains_key(&record.number) || self.has_room(1 << 10) {
-            self.sessions.insert(record.number, record);
-        }
-    }
-
-    pub(super) fn connection(&mut self, record: Connection) {
-        let size = record.tls.iter().map(|step| step.packets.len() * size_of::<PacketNumber>()).sum::<usize>();
-        if self.connections.contains_key(&record.id) || self.has_room(size + (1 << 10)) {
-            self.connections.insert(record.id, record);
-        }
-    }
-
-    pub(super) fn exchange(&mut self, record: Exchange) {
-        let half = |half: &Half| {
-            half.fields.size() + (half.packets.len() + half.head_packets.len()) * size_of::<PacketNumber>()
-        };
-        let size = size_of::<Exchange>() + half(&record.request) + half(&record.response);
-        if self.has_room(size) {
-            self.exchanges.insert(record.number, record);
-        }
-    }
-
-    pub(super) fn exchange_belongs(&mut self, exchange: ExchangeNumber, session: SessionNumber) {
-        if self.has_room(size_of::<(SessionNumber, ExchangeNumber)>()) {
-            self.sessions_of_exchanges.push((session, exchange));
-        }
-    }
-
-    pub(super) fn stream(&mut self, record: Stream) {
-        if self.has_room(size_of::<Stream>()) {
-            self.streams.push(record);
-        }
-    }
-
-    pub(super) fn part(&mut self, stream: StreamId, part: StreamPart) {
-        if self.has_room(size_of::<(StreamId, StreamPart)>()) {
-            self.parts.push((stream, part));
-        }
-    }
-
-    /// Adds a compressed frame of the bytes that TLS carried.
-    pub(super) fn plaintext(&mut self, stream: StreamId, start: u64, frame: Vec<u8>) {
-        if self.has_room(frame.len() + size_of::<(StreamId, u64, Vec<u8>)>()) {
-            self.plaintext.push((stream, start, frame));
-        }
-    }
-
-    pub(super) fn keys(&mut self, connection: ConnectionId, lines: String) {
-        if self.has_room(lines.len()) {
-            self.keys.push((connection, lines));
+    /// Adds a record, unless there is no room. The bytes of `Plaintext` are compressed already.
+    pub(super) fn add(&mut self, record: Event) {
+        const SMALL: usize = 1 << 10;
+        match record {
+            Event::Session(record) if self.sessions.contains_key(&record.number) || self.has_room(SMALL) => {
+                self.sessions.insert(record.number, *record);
+            }
+            Event::Connection(record)
+                if self.connections.contains_key(&record.id) || self.has_room(connection_size(&record)) =>
+            {
+                self.connections.insert(record.id, *record);
+            }
+            Event::Exchange(record) | Event::Head(record) if self.has_room(exchange_size(&record)) => {
+                self.exchanges.insert(record.number, *record);
+            }
+            Event::Belongs(exchange, session) if self.has_room(size_of::<(SessionNumber, ExchangeNumber)>()) => {
+                self.sessions_of_exchanges.push((session, exchange));
+            }
+            Event::Stream(stream) if self.has_room(size_of::<Stream>()) => self.streams.push(stream),
+            Event::Part(stream, part) if self.has_room(size_of::<(StreamId, StreamPart)>()) => {
+                self.parts.push((stream, part))
+            }
+            Event::Plaintext(stream, start, frame)
+                if self.has_room(size_of::<(StreamId, u64, Vec<u8>)>() + frame.len()) =>
+            {
+                self.plaintext.push((stream, start, frame));
+            }
+            Event::Keys(connection, lines) if self.has_room(lines.len()) => self.keys.push((connection, lines)),
+            Event::Linked(_, message, link) if self.has_room(size_of::<(MessageNumber, Link)>()) => {
+                self.late_links.push((message, link))
+            }
+            Event::Finding(record) if self.has_room(finding_size(&record)) => self.findings.push(*record),
+            Event::Note(record) if note::is_stored(&record) && self.has_room(size_of::<Note>() + SMALL) => {
+                self.notes.push(*record);
+            }
+            _ => {}
         }
     }
 
     pub(super) fn message(&mut self, record: Message, mut derived: DerivedColumns, text: Text) {
-        let size = size_of::<Message>() + text.len() + record.packets.len() * size_of::<PacketNumber>();
+        let size = size_of::<Message>() + text.len() + size_of_val(&*record.packets);
         if !self.has_room(size) {
             return;
         }
@@ -168,25 +153,6 @@ impl Pending {
     fn find_message(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut DerivedColumns)> {
         let at = self.messages.binary_search_by_key(&number, |(message, ..)| message.number).ok()?;
         self.messages.get_mut(at).map(|(message, derived, _)| (message, derived))
-    }
-
-    pub(super) fn late_link(&mut self, message: MessageNumber, link: Link) {
-        if self.has_room(size_of::<(MessageNumber, Link)>()) {
-            self.late_links.push((message, link));
-        }
-    }
-
-    pub(super) fn finding(&mut self, record: Finding) {
-        if self.has_room(size_of::<Finding>() + record.text.len() + 8 * (record.messages.len() + record.packets.len()))
-        {
-            self.findings.push(record);
-        }
-    }
-
-    pub(super) fn note(&mut self, record: Note) {
-        if note::is_stored(&record) && self.has_room(size_of::<Note>() + (1 << 10)) {
-            self.notes.push(record);
-        }
     }
 
     pub(super) fn chunk(&mut self, chunk: Chunk) {
@@ -370,6 +336,19 @@ impl Pending {
         message::TEXT_ROWS.all(db, &texts, |(key, text)| [key.0.into(), text.column()])?;
         figures.iter().try_for_each(|(session, figures)| figures.write(db, *session))
     }
+}
+
+fn connection_size(record: &Connection) -> usize {
+    (1 << 10) + record.tls.iter().map(|step| size_of_val(&*step.packets)).sum::<usize>()
+}
+
+fn exchange_size(record: &Exchange) -> usize {
+    let half = |half: &Half| half.fields.size() + size_of_val(&*half.packets) + size_of_val(&*half.head_packets);
+    size_of::<Exchange>() + half(&record.request) + half(&record.response)
+}
+
+fn finding_size(record: &Finding) -> usize {
+    size_of::<Finding>() + record.text.len() + size_of_val(&*record.messages) + size_of_val(&*record.packets)
 }
 
 /// Takes the emptied list with its memory, unless it grew too much while nothing could be written.

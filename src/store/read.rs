@@ -24,7 +24,6 @@ use crate::capture::{
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::{Connection, Stream};
-use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 
 /// The time for which a reader waits in the rare case that SQLite makes it wait: when it opens a
@@ -249,19 +248,6 @@ impl StoreReader {
         self.select(&sql, params![value, time, id, limit as i64], note::read)
     }
 
-    /// The number of findings of each severity.
-    pub fn finding_counts(&self, scope: Scope) -> anyhow::Result<Vec<(Severity, u64)>> {
-        let (which, value) = finding_scope(scope);
-        let sql = format!(
-            "SELECT severity, sum(max(repeated, 1)) FROM finding WHERE {which}
-             GROUP BY severity ORDER BY severity"
-        );
-        self.select(&sql, [value], |row| {
-            let mut columns = Columns::new(row);
-            Ok((columns.code()?, columns.u64()?))
-        })
-    }
-
     /// The findings about a message.
     pub fn message_findings(&self, message: RowKey) -> anyhow::Result<Vec<FindingRow>> {
         let sql = format!(
@@ -302,16 +288,16 @@ impl StoreReader {
 
     /// The packet with this number, if it was stored.
     pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<StoredPacket>> {
-        let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
+        let Some(chunk) = self.chunk_of(capture, number)? else { return Ok(None) };
         let version = self.data_version()?;
-        let is_same = |last: &LastChunk| last.id == place.chunk && last.version == version && last.packet < number;
+        let is_same = |last: &LastChunk| last.id == chunk && last.version == version && last.packet < number;
         let mut rest = match self.last_chunk.take().filter(is_same) {
             Some(last) => last.rest,
-            None => packet::open(&self.db, place.chunk)?,
+            None => packet::open(&self.db, chunk)?,
         };
         while let Some(packet) = rest.next()? {
             if packet.number == number {
-                self.last_chunk.replace(Some(LastChunk { id: place.chunk, version, packet: number, rest }));
+                self.last_chunk.replace(Some(LastChunk { id: chunk, version, packet: number, rest }));
                 return Ok(Some(packet));
             }
         }

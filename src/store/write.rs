@@ -286,9 +286,9 @@ impl Writer {
                     discarded.extract_if(.., |connection, _| session.connections.contains(connection))
                 {
                     let finding = transport::not_kept(connection, packets, bytes);
-                    self.pending.finding(Finding { session: Some(session.number), ..finding });
+                    self.pending.add(Event::Finding(Box::new(Finding { session: Some(session.number), ..finding })));
                 }
-                self.pending.session(*session);
+                self.pending.add(Event::Session(session));
             }
             Event::Message(mut message) => {
                 let derived = DerivedColumns::of(&message);
@@ -300,20 +300,11 @@ impl Writer {
                 };
                 self.pending.message(*message, derived, text);
             }
-            Event::Linked(_, message, link) => self.pending.late_link(message, link),
-            Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
-            Event::Belongs(exchange, session) => self.pending.exchange_belongs(exchange, session),
-            Event::Finding(finding) => self.pending.finding(*finding),
-            Event::Note(note) => self.pending.note(*note),
-            Event::Connection(connection) => self.pending.connection(*connection),
-            Event::Stream(stream) => self.pending.stream(stream),
-            Event::Part(stream, part) => self.pending.part(stream, part),
             Event::Plaintext(stream, start, bytes) => match self.packer.frame(&bytes) {
-                Ok(frame) => self.pending.plaintext(stream, start, frame),
+                Ok(frame) => self.pending.add(Event::Plaintext(stream, start, frame)),
                 Err(_) => self.counts.lost += 1,
             },
-            Event::Keys(connection, lines) => self.pending.keys(connection, lines),
-            _ => {}
+            record => self.pending.add(record),
         }
     }
 
