@@ -124,9 +124,6 @@ impl TrafficRecorder {
 impl Proxy {
     /// A proxy for the server at a URL. Clients may call the proxy `localhost`, by its IP address,
     /// or by one of `names`.
-    ///
-    /// # Errors
-    /// The URL or the options cannot be used.
     pub fn new(url: &str, options: &ConnectOptions, names: Vec<String>, recorder: TrafficRecorder) -> Result<Proxy> {
         let Some(origin) = Origin::of(url) else {
             bail!("--to {url}: the URL must begin with http:// or https:// and contain a host")
@@ -148,9 +145,6 @@ impl Proxy {
 
     /// Serves clients until `stop` is readable. Open connections are then cut, and their threads
     /// may outlive this call for a moment.
-    ///
-    /// # Errors
-    /// The descriptor of `stop` cannot be duplicated.
     pub fn serve(self, listener: &TcpListener, stop: &OwnedFd) -> Result<()> {
         serve(listener, stop, move |stop, client| self.relay(stop, client))
     }

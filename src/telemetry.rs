@@ -118,9 +118,6 @@ impl LiveSession {
 impl Telemetry {
     /// Starts the threads that the settings ask for. Returns the telemetry, and the address of the
     /// metrics or the reason why they cannot be served.
-    ///
-    /// # Errors
-    /// The certificates or a URL of the collector cannot be used.
     pub fn start(settings: Settings) -> Result<(Telemetry, Result<Option<String>>)> {
         let meter = Arc::new(Mutex::new(Meter::new()));
         let serve = |address: &str| prometheus::serve(listen::bind(address)?, Arc::clone(&meter));

@@ -25,9 +25,6 @@ pub struct Hello {
 
 impl Hello {
     /// Reads the first message.
-    ///
-    /// # Errors
-    /// It is invalid, or did not arrive within the limit.
     pub fn read(socket: &TcpStream, limit: Duration) -> io::Result<Hello> {
         let mut acceptor = Acceptor::default();
         let mut socket = BeforeDeadline::new(socket, Some(limit));
@@ -60,9 +57,6 @@ impl Hello {
     }
 
     /// Completes the handshake with a certificate for `host` and with this protocol.
-    ///
-    /// # Errors
-    /// The client refuses the certificate, or the limit has passed.
     pub fn accept(
         self,
         socket: &TcpStream,

@@ -107,9 +107,6 @@ impl Authority {
 
     /// The TLS configuration of a server with this host name or address. The only protocol that it
     /// offers in ALPN is the given one.
-    ///
-    /// # Errors
-    /// The name cannot be written into a certificate.
     pub(super) fn server(&self, host: &str, protocol: Option<Vec<u8>>) -> Result<ServerConfig> {
         let mut parameters = CertificateParams::new([host.to_owned()])?;
         set_validity(&mut parameters, Span::new().days(HOST_DAYS))?;

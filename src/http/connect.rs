@@ -49,9 +49,6 @@ impl ConnectOptions {
 
 /// Reads a file of certificates in PEM form. Without a file the result is empty, which means those
 /// of the system.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn certificates(file: Option<&Path>) -> Result<Vec<u8>> {
     let read = |file: &Path| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
     file.map_or(Ok(Vec::new()), read)
@@ -69,9 +66,6 @@ impl TlsClient {
     }
 
     /// Makes a session with the server of this name, and offers these protocols (ALPN).
-    ///
-    /// # Errors
-    /// The reason, in words for the user.
     pub fn open(
         &self,
         socket: &mut TcpStream,
@@ -113,9 +107,6 @@ impl Connector {
     }
 
     /// Makes a connection. Blocks until it is there, TLS handshake included.
-    ///
-    /// # Errors
-    /// The reason, in words for the user.
     pub fn connect(&self) -> Result<Connected, String> {
         let mut socket = dial(&self.origin.host, self.origin.port, self.limit)?;
         let Some((config, name)) = &self.tls else { return Ok((socket, None)) };
@@ -125,9 +116,6 @@ impl Connector {
 }
 
 /// Makes a TCP connection. Tries the addresses of the host in turn.
-///
-/// # Errors
-/// The reason, in words for the user.
 pub fn dial(host: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream, String> {
     let addresses = (host, port).to_socket_addrs().map_err(|_| "the host name cannot be resolved".to_owned())?;
     let mut last = None;
@@ -146,9 +134,6 @@ pub fn dial(host: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream,
 }
 
 /// Makes a TLS session on a connection. Blocks until the handshake is complete.
-///
-/// # Errors
-/// The handshake failed, or took longer than the limit as a whole.
 fn secured(
     socket: &mut TcpStream,
     config: Arc<ClientConfig>,

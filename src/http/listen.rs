@@ -113,9 +113,6 @@ fn send_unavailable(mut stream: TcpStream) {
 }
 
 /// Sends a short text on a blocking connection.
-///
-/// # Errors
-/// The client is gone, or does not read.
 pub fn send(mut stream: &TcpStream, text: &str) -> io::Result<()> {
     stream.set_write_timeout(Some(HEAD_TIMEOUT))?;
     stream.write_all(text.as_bytes())

@@ -75,9 +75,6 @@ impl Hops {
     /// "If the 307 status code is received …, the user agent MUST NOT change the request method"
     /// (RFC 9110 section 15.4.8; 15.4.9 for 308). After 301, 302 and 303 a POST would become a GET,
     /// which carries no message. So these are followed only if `is_get`.
-    ///
-    /// # Errors
-    /// The redirect must not be followed, for this reason.
     pub fn follow(&mut self, status: u16, location: &str, is_get: bool) -> Result<(), String> {
         let Some(next) = resolve(&self.at, location) else {
             return Err(format!(

@@ -39,9 +39,6 @@ pub struct Poster {
 impl Poster {
     /// A client for this URL. The options have the header fields and the time limit for connecting;
     /// a request as a whole has the same limit.
-    ///
-    /// # Errors
-    /// The URL or the options cannot be used.
     pub fn new(url: &str, options: &ConnectOptions) -> Result<Poster> {
         let origin = Origin::of(url).with_context(|| format!("{url} is not an HTTP URL"))?;
         let fields = options.request_fields(origin.user.as_deref());
@@ -56,9 +53,6 @@ impl Poster {
     }
 
     /// Sends a body and waits for the response.
-    ///
-    /// # Errors
-    /// The reason, in words for the user.
     pub fn post(&mut self, body: &[u8]) -> Result<PostResponse, String> {
         // A server may have closed a connection that was idle. A new one decides.
         let mut kept = self.connected.take();

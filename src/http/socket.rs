@@ -52,9 +52,6 @@ impl Socket {
 
     /// Sends bytes. What the socket does not take now is buffered; [`Socket::flush`]
     /// sends it later.
-    ///
-    /// # Errors
-    /// The connection is broken.
     pub fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         match &mut self.tls {
             Some(tls) => tls.session.writer().write_all(bytes)?,
@@ -74,9 +71,6 @@ impl Socket {
     }
 
     /// Sends as many buffered bytes as the socket takes now.
-    ///
-    /// # Errors
-    /// The connection is broken.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.has_unsent() {
             let written = match &mut self.tls {
@@ -99,9 +93,6 @@ impl Socket {
     }
 
     /// Shuts the connection down for writing once all bytes are sent. Reading goes on.
-    ///
-    /// # Errors
-    /// The connection is broken.
     pub fn end(&mut self) -> io::Result<()> {
         self.closes_when_sent = true;
         self.tls.iter_mut().for_each(|tls| tls.session.send_close_notify());

@@ -5,9 +5,6 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 /// A new token: 128 random bits as hexadecimal digits.
-///
-/// # Errors
-/// The system has no random numbers.
 pub fn random() -> Result<String> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).ok().context("the system has no random numbers")?;
@@ -23,9 +20,6 @@ pub struct Token {
 
 impl Token {
     /// The form of this token.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
     pub fn new(token: &str) -> Result<Token> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.ok().context("the system has no random numbers")?;

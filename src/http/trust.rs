@@ -28,9 +28,6 @@ pub fn install_provider() {
 
 /// The TLS configuration. Certificates given as PEM replace those of the system, or with
 /// `also_system` are added to them.
-///
-/// # Errors
-/// `certificates` contains no usable certificate.
 pub(super) fn config(certificates: &[u8], is_insecure: bool, also_system: bool) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;

@@ -29,9 +29,6 @@ const AHEAD: usize = 256;
 
 /// Serves until `stop` receives. `address` is a port, or an address and a port. A port alone means
 /// 127.0.0.1.
-///
-/// # Errors
-/// The program cannot listen at the address.
 pub fn serve(server: &RecordedServer, address: &str, names: &[String], stop: &Receiver<()>) -> Result<Ledger> {
     let listener = listen::bind(address)?;
     let bound = listener.local_addr().context("cannot listen")?;

@@ -76,9 +76,6 @@ type Waker = Arc<Mutex<Arc<UnixStream>>>;
 
 /// Serves the client on standard input and output. A readable `stop` ends that, and so does the
 /// client when it closes its side.
-///
-/// # Errors
-/// The options cannot be used.
 pub fn bridge(url: &str, options: &ConnectOptions, tape: Tape, stop: &OwnedFd) -> Result<()> {
     let mut http = Box::new(Http::open(url, Mode::Streamable, options, tape.clone())?);
     http.sleep_at_most(SLEEP);

@@ -90,9 +90,6 @@ impl Hosts {
 
 impl ForwardProxy {
     /// A proxy that records the traffic of these hosts.
-    ///
-    /// # Errors
-    /// A host or the options cannot be used.
     pub fn new(
         hosts: &[String],
         authority: Authority,
@@ -115,9 +112,6 @@ impl ForwardProxy {
     }
 
     /// Serves clients until `stop` is readable, as [`Proxy::serve`](super::Proxy::serve) does.
-    ///
-    /// # Errors
-    /// The descriptor of `stop` cannot be duplicated.
     pub fn serve(self, listener: &TcpListener, stop: &OwnedFd) -> Result<()> {
         serve(listener, stop, move |stop, client| {
             // An error means that the client is already gone.

@@ -51,9 +51,6 @@ enum RelayEnd {
 /// The server behind a relay.
 pub(super) trait Upstream {
     /// Connects for a client that reached the proxy at `local`.
-    ///
-    /// # Errors
-    /// The reason, in words for the user.
     fn connect(&self, conversation: &Conversation, local: SocketAddr) -> Result<Socket, String>;
 
     /// The server's name, for messages.
@@ -141,9 +138,6 @@ impl<'p> Relay<'p> {
     }
 
     /// The same relay with a connection to its server.
-    ///
-    /// # Errors
-    /// The server is already gone.
     pub(super) fn connected(mut self, server: Socket) -> io::Result<Relay<'p>> {
         let address = server.socket().peer_addr()?;
         if self.upstream.is_recorded(&self.conversation) {

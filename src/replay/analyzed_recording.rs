@@ -48,9 +48,6 @@ pub struct AnalyzedRecording {
 
 impl AnalyzedRecording {
     /// Reads and analyzes a session.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn read(reader: &StoreReader, session: Session) -> Result<AnalyzedRecording> {
         let _snapshot = reader.snapshot()?;
         let copies = reader.linked(&session, Why::Redirect)?.into_iter().collect();
@@ -109,9 +106,6 @@ impl AnalyzedRecording {
     }
 
     /// The recorded parameters of a step.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn params<'a>(&self, texts: &'a mut Texts, step: StepIndex) -> Result<Option<&'a str>> {
         texts.part(Direction::ClientToServer, self.plan.steps[step].number, "params")
     }

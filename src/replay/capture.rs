@@ -30,9 +30,6 @@ pub struct Capture {
 impl Capture {
     /// Starts recording `source` until it ends. `replay_of` is the session that is sent again, if
     /// `place` contains it. `description` describes the source in lists of captures.
-    ///
-    /// # Errors
-    /// The store cannot be written.
     pub fn start(
         source: impl Source + Send + 'static,
         place: &DatabaseFile,
@@ -47,9 +44,6 @@ impl Capture {
     }
 
     /// Waits until everything is written. The source must have ended.
-    ///
-    /// # Errors
-    /// The traffic could not be recorded.
     pub fn finish(self) -> Result<Recorded> {
         let numbers = self.thread.join().unwrap_or_else(|_| Err(anyhow!("the recorder failed")))?;
         Ok(Recorded { numbers, place: self.place, id: self.id })
@@ -71,9 +65,6 @@ impl Recorded {
     }
 
     /// The session number of the replay. `None` if no message was recorded.
-    ///
-    /// # Errors
-    /// The store cannot be read.
     pub fn session(&self) -> Result<Option<SessionNumber>> {
         session_of(&self.place, self.id)
     }
@@ -81,9 +72,6 @@ impl Recorded {
     /// Copies the traffic to another store, with the same message numbers. Returns its session
     /// there, or `None` if no message was recorded. `replay_of` is the session that was sent again,
     /// if that store contains it.
-    ///
-    /// # Errors
-    /// The store cannot be read, or the other one cannot be written.
     pub fn save(&self, place: &DatabaseFile, replay_of: Option<SessionNumber>) -> Result<Option<SessionNumber>> {
         let capture =
             StoreReader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer in the store")?;

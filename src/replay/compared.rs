@@ -24,9 +24,6 @@ pub struct ComparedSession {
 
 impl ComparedSession {
     /// Reads a session.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn read(reader: &StoreReader, session: Session, hashes: &RandomState) -> Result<ComparedSession> {
         let copies = reader.linked(&session, Why::Redirect)?;
         let mut side = ComparableRecording::new(hashes, copies.into_iter().map(|(_, redirected)| redirected).collect());

@@ -18,9 +18,6 @@ use crate::compare::{
 
 /// Compares the new answer to each request with the recorded one, in order. The message numbers of
 /// the new requests are added later, by [`report`].
-///
-/// # Errors
-/// The recording cannot be read.
 pub fn pairs(recording: &AnalyzedRecording, result: &ReplayResult, rules: &Rules) -> Result<Vec<Pair>> {
     let mut texts = recording.texts();
     let mut rules = rules.clone();
@@ -83,9 +80,6 @@ pub fn report(
 }
 
 /// Rules for the values that differ between two replays.
-///
-/// # Errors
-/// The recording cannot be read.
 pub fn calibrate(recording: &AnalyzedRecording, first: &ReplayResult, second: &ReplayResult) -> Result<Vec<Rule>> {
     let (mut rules, mut texts) = (Vec::new(), recording.texts());
     let renewed = renewed_between(first, second);

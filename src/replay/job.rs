@@ -126,9 +126,6 @@ impl Job {
 
     /// The `params` of a step as they would be sent, before values of the new server are inserted.
     /// `None` if the message has none.
-    ///
-    /// # Errors
-    /// The recording cannot be read.
     pub fn params(&self, step: StepIndex) -> Result<Option<String>> {
         match self.settings.edits.get(&step) {
             Some(edited) => Ok(Some(edited.clone())),
@@ -156,9 +153,6 @@ impl Job {
     }
 
     /// Previews of all steps, in order.
-    ///
-    /// # Errors
-    /// The recording cannot be read.
     pub fn planned(&self) -> Result<Vec<Planned>> {
         let mut rows = Vec::new();
         planned(&self.recording, &self.settings, &mut |row| {
@@ -170,9 +164,6 @@ impl Job {
 
     /// Replays twice and adds rules for the values that differ between the two runs. These runs
     /// are not saved.
-    ///
-    /// # Errors
-    /// As for [`Target::replay`].
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
         // Calibration runs are not saved as sessions.
         let place = DatabaseFile::temporary()?;
@@ -192,9 +183,6 @@ impl Job {
 
     /// Replays once. Blocks until the server is done, so a user interface calls it on a separate
     /// thread. The server process ends with that thread.
-    ///
-    /// # Errors
-    /// As for [`Target::replay`].
     pub fn run(&self, follower: &mut Follower<'_>) -> Result<Replayed> {
         self.run_in(&self.place, follower)
     }
@@ -212,9 +200,6 @@ impl Job {
 
     /// The recorded and the new answer to a request. `None` for a notification or a request that
     /// was not sent.
-    ///
-    /// # Errors
-    /// The recording cannot be read.
     pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Result<Option<(Answer, Answer)>> {
         let Some(StepOutcome::Sent(Some(reply))) = replayed.result.steps.get(step).map(|done| &done.outcome) else {
             return Ok(None);
@@ -226,9 +211,6 @@ impl Job {
 }
 
 /// Passes a preview of each step to `show`, in order.
-///
-/// # Errors
-/// The recording cannot be read, or `show` fails.
 pub fn planned(
     recording: &AnalyzedRecording,
     settings: &Settings,

@@ -26,9 +26,6 @@ pub struct Recording {
 
 impl Recording {
     /// Loads a session.
-    ///
-    /// # Errors
-    /// The database cannot be read, or the session is too large.
     pub fn load(reader: &StoreReader, session: Session) -> Result<Recording> {
         // Reserving avoids half-empty memory after growth by doubling. The stored count can be
         // wrong, so it is limited.
@@ -50,9 +47,6 @@ impl Recording {
 
 /// The names of header fields in a session's requests whose values were masked in the
 /// recording, each once.
-///
-/// # Errors
-/// The database cannot be read.
 pub fn masked_headers(reader: &StoreReader, session: &Session) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for exchange in reader.all_exchanges(session.number) {

@@ -47,9 +47,6 @@ pub struct Rounds {
 impl Rounds {
     /// Reads the rounds of a recording. `continued` lists continuing requests, each with the
     /// response that it continues.
-    ///
-    /// # Errors
-    /// The recording cannot be read.
     pub fn read(texts: &mut Texts, plan: &Plan, continued: &[(MessageNumber, MessageNumber)]) -> Result<Rounds> {
         let mut rounds = Rounds::default();
         let asking: HashSet<MessageNumber> = continued.iter().map(|(_, answer)| *answer).collect();

@@ -126,9 +126,6 @@ impl Target {
     }
 
     /// The server of a recording.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn recorded(reader: &StoreReader, session: &Session) -> Result<RecordedServer> {
         match &session.peers {
             Peers::Process { command, .. } => Ok(RecordedServer::of_command(command)),
@@ -153,10 +150,6 @@ impl Target {
 
     /// Replays a recording once. The traffic is recorded in `place` by a thread that may still be
     /// running at the end. Failures after the handshake are part of the result and no error.
-    ///
-    /// # Errors
-    /// The server cannot be started or reached, the handshake failed, or the traffic
-    /// cannot be recorded.
     pub fn replay(
         &self,
         recording: &AnalyzedRecording,

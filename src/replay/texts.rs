@@ -64,9 +64,6 @@ impl Texts {
 
     /// The message of one direction with this number. `None` if the store does not contain
     /// it any more.
-    ///
-    /// # Errors
-    /// The database cannot be opened or read.
     pub fn message(&mut self, side: Direction, number: MessageNumber) -> Result<Option<&Message>> {
         let first_messages = self.first_messages.messages.binary_search_by_key(&number, |message| message.number);
         if let (Direction::ClientToServer, Ok(at)) = (side, first_messages) {
@@ -85,9 +82,6 @@ impl Texts {
     }
 
     /// The response of the server with this number, as an answer.
-    ///
-    /// # Errors
-    /// As for [`Texts::message`].
     pub fn answer(&mut self, number: MessageNumber) -> Result<Answer> {
         let missing = || Answer::Nothing("the recorded response is no longer in the store".to_owned());
         Ok(self.message(Direction::ServerToClient, number)?.map_or_else(missing, Answer::of))

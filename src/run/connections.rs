@@ -141,9 +141,7 @@ impl Connections {
             // A later report of the same connection, by a process that shares it.
             Some(Owner::OfClient(owned)) => owned.syn,
             Some(Owner::Undecided(held)) => {
-                (0..held.packets.len())
-                    .filter_map(|index| held.packets.get(index))
-                    .for_each(|packet| out.push(&packet));
+                held.packets.packets().for_each(|packet| out.push(&packet));
                 Some(held.syn)
             }
             Some(Owner::Foreign) | None => None,
@@ -280,7 +278,7 @@ mod tests {
 
         /// The times of the packets that were let through, in milliseconds.
         fn passed(&self) -> Vec<i64> {
-            (0..self.1.len()).filter_map(|index| self.1.get(index)).map(|packet| packet.time.0 / MILLISECOND).collect()
+            self.1.packets().map(|packet| packet.time.0 / MILLISECOND).collect()
         }
     }
 

@@ -20,9 +20,6 @@ pub struct ClientProcess {
 
 impl ClientProcess {
     /// Starts a client on this process's terminal and in its process group, with this environment.
-    ///
-    /// # Errors
-    /// The program cannot be started.
     pub fn start(server: &Server, environment: &Environment) -> Result<ClientProcess, StartError> {
         let signals = Signals::new().map_err(|error| server.error(error))?;
         let (program, arguments) =
@@ -37,9 +34,6 @@ impl ClientProcess {
 
     /// Waits for its end. Signals to this process are passed on. While the client is stopped, this
     /// process is stopped as well, so that a shell notices.
-    ///
-    /// # Errors
-    /// The system refuses to wait.
     pub fn wait(mut self) -> io::Result<Exit> {
         let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         loop {

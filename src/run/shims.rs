@@ -17,9 +17,6 @@ use crate::source::live::Environment;
 
 /// Puts scripts into a folder, and the folder before all others in the environment's PATH. The
 /// command `wrap` records, and is written up to its two dashes.
-///
-/// # Errors
-/// The folder cannot be filled.
 pub fn install(folder: &Path, environment: &mut Environment, wrap: &[OsString]) -> io::Result<()> {
     let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
     fs::create_dir_all(folder)?;

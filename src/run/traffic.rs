@@ -50,7 +50,7 @@ impl ClientTraffic {
         let ClientTraffic { client, live, connections, ready, is_idle, .. } = self;
         let read = now();
         let Taken { packets, connections: reports, is_all } = client.take();
-        (0..packets.len()).filter_map(|index| packets.get(index)).for_each(|packet| ready.push(&packet));
+        packets.packets().for_each(|packet| ready.push(&packet));
         for ClientConnection { time, local, remote } in reports {
             connections.claim(local, remote, time, ready);
         }

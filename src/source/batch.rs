@@ -53,6 +53,11 @@ impl Batch {
         Some(Packet { number, time, link, interface, original_length, data })
     }
 
+    /// The packets in order.
+    pub fn packets(&self) -> impl Iterator<Item = Packet<'_>> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
     /// The last packet.
     pub fn last(&self) -> Option<Packet<'_>> {
         self.get(self.len().checked_sub(1)?)

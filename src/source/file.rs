@@ -55,9 +55,6 @@ impl Files {
     }
 
     /// Opens files as [`Files::open`] does, also those that `convert` can read.
-    ///
-    /// # Errors
-    /// As for [`Files::open`].
     pub fn converting(paths: &[PathBuf], follow: bool, convert: Convert) -> anyhow::Result<Files> {
         let mut total = Some(0);
         let mut regular = true;
@@ -186,9 +183,6 @@ fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
 
 /// Reads the regular ones among these files up to their first packets. Others are not touched,
 /// because they cannot be read twice.
-///
-/// # Errors
-/// One of them cannot be read, or is no capture.
 pub fn examine(paths: &[PathBuf], convert: Convert) -> anyhow::Result<()> {
     for path in paths {
         if regular_length(path)?.is_some() {

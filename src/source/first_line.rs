@@ -18,6 +18,17 @@ pub fn is_json_rpc(input: &[u8]) -> Option<bool> {
     }
 }
 
+/// The bytes of standard input in pipe packets.
+pub fn input_of(packets: &Batch) -> Vec<u8> {
+    let mut input = Vec::new();
+    for packet in packets.packets() {
+        if let Some((_, PipeEvent::Data(Pipe::Stdin, bytes))) = pipe::decode(packet.data) {
+            input.extend_from_slice(bytes);
+        }
+    }
+    input
+}
+
 /// The packets of one wrapped program, held until it is known whether it is a server.
 #[derive(Debug)]
 pub struct HeldStart<S> {
@@ -39,24 +50,17 @@ impl<S: Source> HeldStart<S> {
 
     /// Reads until it is known whether the program is a server. `otherwise` is the answer for one
     /// that ends before it has read anything.
-    ///
-    /// # Errors
-    /// Those of the source.
     pub fn is_server(&mut self, otherwise: bool) -> anyhow::Result<bool> {
-        let mut input = Vec::new();
         loop {
             match self.inner.next()? {
                 Some(Item::Packet(packet)) => {
                     self.held.push(&packet);
-                    if let Some((_, PipeEvent::Data(Pipe::Stdin, bytes))) = pipe::decode(packet.data) {
-                        input.extend_from_slice(bytes);
-                        if let Some(is_server) = is_json_rpc(&input) {
-                            return Ok(is_server);
-                        }
+                    if let Some(is_server) = is_json_rpc(&input_of(&self.held)) {
+                        return Ok(is_server);
                     }
                 }
                 Some(_) => {}
-                None => return Ok(otherwise && input.is_empty()),
+                None => return Ok(otherwise && input_of(&self.held).is_empty()),
             }
             if self.held.size() > HELD {
                 return Ok(false);

@@ -138,9 +138,6 @@ impl Drop for Segment {
 
 impl SpilledBatch {
     /// Reads the batch back into the memory of a used batch.
-    ///
-    /// # Errors
-    /// The file cannot be read, or its bytes were changed.
     pub fn read(self, memory: Batch) -> anyhow::Result<Batch> {
         self.read_into(memory.into_memory()).context("cannot read back packets that waited on the disk")
     }

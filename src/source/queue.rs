@@ -265,9 +265,6 @@ impl Queue {
 
     /// Exchanges a used batch for the oldest one, or for an empty one if none waits. Also returns
     /// whether it is the last.
-    ///
-    /// # Errors
-    /// The batch was on disk and cannot be read back.
     pub(super) fn next_batch(&self, used: Batch) -> anyhow::Result<(Batch, bool)> {
         let mut queued = self.lock();
         queued.has_begun = true;

@@ -162,7 +162,7 @@ impl Tape {
         let mut attempt = self.lock();
         // Written while the lock is held, so that no later entry overtakes them.
         let held = attempt.take().unwrap_or_default();
-        for entry in (0..held.len()).filter_map(|at| held.get(at)) {
+        for entry in held.packets() {
             self.writer().append_patiently(entry.time, entry.data.len(), |out| out.extend_from_slice(entry.data));
         }
     }
@@ -238,9 +238,6 @@ struct PlannedSegment(usize, u8, Range<usize>);
 
 impl TapeSource {
     /// Lets entries wait on disk if memory is full.
-    ///
-    /// # Errors
-    /// No thread can be started.
     pub fn with_overflow(self, overflow: Overflow) -> std::io::Result<TapeSource> {
         let queue = Arc::clone(&self.writer.queue);
         thread::Builder::new().name("overflow".to_owned()).spawn(move || queue.spill(overflow))?;

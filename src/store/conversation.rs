@@ -32,9 +32,6 @@ impl StoreReader {
     /// time. They are sorted by number. Left out are the packets, the links and the findings. Of
     /// the envelope only `params`, `result` and `error` are located. The page ends early after 1
     /// MiB of text.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn conversation(
         &self,
         session: &Session,

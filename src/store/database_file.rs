@@ -64,9 +64,6 @@ impl DatabaseFile {
 
     /// Creates the directory of the file and those above it, and returns it. Only this user gets
     /// access, because captures contain what people wrote to each other.
-    ///
-    /// # Errors
-    /// It cannot be created.
     pub fn create_folder(&self) -> anyhow::Result<PathBuf> {
         let parent = self.folder();
         let mut builder = DirBuilder::new();

@@ -22,9 +22,6 @@ use functions::WITHIN;
 impl StoreReader {
     /// Messages, without their text, that match a filter. They are in order of number, those of a
     /// session in order of position.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged.
     pub fn matching(&self, filter: &Filter, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
         let order = page.order;
         let (list, range) = match scope {
@@ -53,9 +50,6 @@ impl StoreReader {
 
     /// Messages from key `first` to key `last`, both included, that match a filter, in order of
     /// number. A view that shows results while the search goes on searches slice by slice.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged.
     pub fn matching_within(
         &self,
         filter: &Filter,

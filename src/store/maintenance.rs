@@ -68,9 +68,6 @@ pub struct Maintenance {
 
 impl Maintenance {
     /// Opens a database.
-    ///
-    /// # Errors
-    /// As for [`Writer::create`](super::Writer::create).
     pub fn open(place: impl Into<DatabaseFile>) -> anyhow::Result<Maintenance> {
         let place = place.into();
         let db = migrate::open_writer(&place, BUSY)?;
@@ -80,9 +77,6 @@ impl Maintenance {
     }
 
     /// Pins a session, or unpins it. Returns false if it does not exist.
-    ///
-    /// # Errors
-    /// The database cannot be written. This holds for all functions that follow.
     pub fn pin(&mut self, session: SessionNumber, pinned: bool) -> anyhow::Result<bool> {
         let sql = "UPDATE session SET pinned = ? WHERE id = ? AND NOT deleting";
         let changed = self.db.execute(sql, params![pinned, session.0]).with_context(|| self.refused())?;

@@ -38,9 +38,6 @@ struct ServerFacts {
 }
 
 /// Opens capture files, and recordings of other programs.
-///
-/// # Errors
-/// As for [`Files::open`].
 pub fn open_files(paths: &[PathBuf], follow: bool) -> anyhow::Result<Files> {
     Files::converting(paths, follow, read_mcphawk)
 }
@@ -64,9 +61,6 @@ fn open(path: &Path) -> Option<(Connection, &'static str)> {
 }
 
 /// Reads the messages. `None` if the file is no such database.
-///
-/// # Errors
-/// The database is damaged.
 pub fn read_mcphawk(path: &Path) -> anyhow::Result<Option<Import>> {
     let Some((db, query)) = open(path) else { return Ok(None) };
     let mut builder = ImportBuilder::default();

@@ -41,9 +41,6 @@ const TEXT: &str = ", (SELECT text FROM message_text AS t WHERE t.id = message.i
 
 impl StoreReader {
     /// Counts the messages of a session by kind and method.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn method_counts(&self, session: SessionNumber) -> anyhow::Result<Vec<MethodCount>> {
         // Grouped here, because SQLite would sort all messages of the session for it.
         let mut counts: HashMap<Vec<u8>, MethodCount> = HashMap::new();
@@ -121,9 +118,6 @@ impl StoreReader {
 
     /// Messages without their text. Those of a session are in order of time once the capture has
     /// ended, all others in order of number.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn message_rows(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
         let mut rows = Vec::new();
         self.select_messages(scope, page, "", |row| {

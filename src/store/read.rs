@@ -61,9 +61,6 @@ struct LastChunk {
 
 impl StoreReader {
     /// Opens a database to read. What waits in files beside it is first written to it, if possible.
-    ///
-    /// # Errors
-    /// The file cannot be opened, is not a database of this program, or belongs to a newer version.
     pub fn open(place: impl Into<DatabaseFile>) -> anyhow::Result<StoreReader> {
         let place = place.into();
         if !place.is_temporary() && place.path().exists() {
@@ -81,17 +78,11 @@ impl StoreReader {
 
     /// Until the result is dropped, all reads see the same state, and none needs a lock of its own.
     /// A recording in the same database cannot shorten its log meanwhile.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn snapshot(&self) -> anyhow::Result<impl Sized> {
         Ok(self.db.unchecked_transaction()?)
     }
 
     /// Lets the queries of this reader fail once `stop` is set.
-    ///
-    /// # Errors
-    /// The database refuses it.
     pub fn until(mut self, stop: Arc<AtomicBool>) -> anyhow::Result<StoreReader> {
         self.db.progress_handler(STOP_INTERVAL, Some(move || stop.load(Ordering::Relaxed)))?;
         Ok(self)
@@ -116,9 +107,6 @@ impl StoreReader {
 
     /// A number that changes whenever somebody else commits. A view that follows a recording
     /// checks it first.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn data_version(&self) -> anyhow::Result<i64> {
         Ok(self.db.pragma_query_value(None, "data_version", |row| row.get(0))?)
     }

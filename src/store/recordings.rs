@@ -34,9 +34,6 @@ pub struct Recording {
 
 impl StoreReader {
     /// All sessions, by number.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn recordings(&self) -> anyhow::Result<Vec<Recording>> {
         let mut recordings = self.select(
             "SELECT session.id, capture, process_name, max(session.ended, capture.started), pinned, capture.ended IS NULL

@@ -102,9 +102,6 @@ impl PacketMasker {
     }
 
     /// Takes an event of the packet.
-    ///
-    /// # Errors
-    /// Memory is exhausted.
     pub fn event(&mut self, event: Event) -> anyhow::Result<()> {
         match event {
             Event::Connection(connection) if self.connection != Some(connection.id) => {
@@ -142,9 +139,6 @@ impl PacketMasker {
 }
 
 /// Counts what [`mask_recordings`] would mask. Recordings that are being written are not examined.
-///
-/// # Errors
-/// The database cannot be read, or is damaged.
 pub fn count_secrets(place: &DatabaseFile, rules: &MaskRules<'_>, now: Time) -> anyhow::Result<MaskCounts> {
     let reader = StoreReader::open(place)?;
     let mut counts = MaskCounts::default();

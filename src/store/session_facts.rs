@@ -29,9 +29,6 @@ pub struct SlowestRequest {
 
 impl StoreReader {
     /// The request for whose response the client waited longest.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn slowest_request(&self, session: &Session) -> Result<Option<SlowestRequest>> {
         let read = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?));
         let stored = "SELECT slowest, slowest_request FROM session WHERE id = ? AND latencies IS NOT NULL";

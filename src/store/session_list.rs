@@ -50,9 +50,6 @@ const FACTS: &str = "infos, warnings, severe, pinned, latencies";
 impl StoreReader {
     /// A page of the sessions with the facts of their recordings, by number. With a filter: only
     /// sessions with a message that matches it.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn listed_sessions(
         &self,
         filter: Option<&Filter>,

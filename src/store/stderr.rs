@@ -99,9 +99,6 @@ impl StoreReader {
 
     /// The number of lines that a wrapped server wrote to stderr, and the last `limit` of these
     /// lines in order.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged.
     pub fn last_stderr(&self, pipes: SessionPipes, limit: usize) -> Result<(u64, Vec<StderrLine>)> {
         let SessionPipes { capture, pipes: connection } = pipes;
         let chunks = self.stderr_chunks(capture, connection, PacketNumber::default())?;

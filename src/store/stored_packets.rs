@@ -37,9 +37,6 @@ pub struct StoredPackets {
 
 impl StoredPackets {
     /// Opens a database to read these packets.
-    ///
-    /// # Errors
-    /// As for [`super::StoreReader::open`].
     pub fn open(place: impl Into<DatabaseFile>, selection: Selection) -> anyhow::Result<StoredPackets> {
         let place = place.into();
         let db = migrate::open_reader(&place, Duration::from_secs(5))?;

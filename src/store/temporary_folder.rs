@@ -54,9 +54,6 @@ impl TemporaryFolder {
 
     /// Makes a folder for a key log in the first of these folders that is in memory (tmpfs), and
     /// makes the empty file. Removes what other processes left behind in all of them.
-    ///
-    /// # Errors
-    /// None of the folders is in memory and can be written.
     pub fn for_key_log(parents: &[PathBuf]) -> io::Result<TemporaryFolder> {
         // TMPFS_MAGIC of `linux/magic.h`.
         let is_in_memory = |parent: &&PathBuf| statfs(parent.as_path()).is_ok_and(|about| about.f_type == 0x0102_1994);

@@ -190,9 +190,6 @@ impl Writer {
     }
 
     /// The place of what was written.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn saved(&self) -> anyhow::Result<Saved> {
         if let Some(file) = self.spill_file() {
             return Ok(Saved::Beside(file.to_owned()));
@@ -347,9 +344,6 @@ impl Writer {
     }
 
     /// The capture has ended: writes the rest and the summary. May be called again if that failed.
-    ///
-    /// # Errors
-    /// As for [`Writer::commit`].
     pub fn finish(&mut self, summary: &Summary) -> anyhow::Result<()> {
         if self.packets.finish().is_err() {
             self.counts.lost += 1;

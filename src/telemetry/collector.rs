@@ -79,9 +79,6 @@ pub(super) struct Collector {
 
 impl Collector {
     /// Starts the thread.
-    ///
-    /// # Errors
-    /// A URL, the certificates or the thread cannot be used.
     pub(super) fn start(otlp: &Otlp, meter: Arc<Mutex<Meter>>) -> Result<Collector> {
         let mut fields = otlp.fields.clone();
         fields.push(("Content-Type".to_owned(), "application/x-protobuf".to_owned()));

@@ -58,9 +58,6 @@ pub type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
 
 impl Settings {
     /// The settings for these options and variables. An empty URL stands for that of a variable.
-    ///
-    /// # Errors
-    /// A URL cannot be used.
     pub fn new(
         otlp: Option<&str>,
         with_content: bool,

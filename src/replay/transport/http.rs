@@ -95,9 +95,6 @@ impl Http {
     /// Opens the transport. With HTTP+SSE it waits for the announced address; Streamable HTTP has
     /// nothing to open. Traffic in an [attempt](Tape::attempt) is recorded only after the server
     /// has accepted a POST.
-    ///
-    /// # Errors
-    /// The options cannot be used, or the stream cannot be opened.
     pub fn open(url: &str, mode: Mode, options: &ConnectOptions, tape: Tape) -> Result<Http> {
         let origin = Origin::of(url).with_context(|| format!("{url} is not an HTTP URL"))?;
         let fields = options.request_fields(origin.user.as_deref());

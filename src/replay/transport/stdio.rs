@@ -72,9 +72,6 @@ pub struct Stdio {
 
 impl Stdio {
     /// Starts a server. It is killed when the calling thread ends, so that thread has to close it.
-    ///
-    /// # Errors
-    /// The server cannot be started.
     pub fn start(server: &Server) -> Result<(Stdio, Observations)> {
         let (child, pipes) = server.spawn()?;
         let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir(), false);

@@ -19,16 +19,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::channel::{Channel, ChannelRun};
 use super::event::{Connected, Event, Kind, Started};
 use super::probe::{Probe, Watch};
 use super::processes::path;
-use super::recording::{Counts, LOOK, MadePackets, PIPES, clock_offset, exit, wall};
+use super::recording::{Counts, LOOK, MadePackets, ServerPipes, clock_offset, exit, wall};
 use crate::capture::Time;
-use crate::capture::pipe::{Exit, Pipe, PipeEvent, Start};
+use crate::capture::pipe::{Exit, PipeEvent, Start};
 use crate::source::batch::Batch;
 use crate::source::command::{names_mcp, program};
-use crate::source::first_line::{HELD, is_json_rpc};
+use crate::source::first_line::{HELD, input_of, is_json_rpc};
 use crate::source::now;
 
 /// The most channels of a run: 65,536 programs with pipes as standard streams. They take 1.5 MiB of
@@ -86,12 +85,10 @@ pub struct WatchedClient {
 
 /// A program that the client started with pipes as standard streams.
 struct StartedServer {
-    process: u32,
+    pipes: ServerPipes,
     command: Vec<String>,
     directory: Option<String>,
     inodes: [u64; 3],
-    channels: [Channel; 3],
-    at_end: [bool; 3],
     /// Whether mcptap records it already.
     is_recorded: bool,
     state: ServerState,
@@ -107,25 +104,13 @@ enum ServerState {
 /// What passed before it was known whether a program is a server.
 struct Held {
     started: Time,
-    events: Vec<(Time, HeldEvent)>,
-    bytes: usize,
-    /// The first bytes of standard input.
-    input: Vec<u8>,
-}
-
-enum HeldEvent {
-    Data(Pipe, Vec<u8>),
-    EndOfFile(Pipe),
-    Lost(Pipe, u64),
+    packets: MadePackets,
 }
 
 impl WatchedClient {
     /// Loads and attaches the programs. This process must start the client next, and call
     /// [`WatchedClient::started`] then. `own` are the inodes of the client's own standard streams,
     /// which are not recorded. The ring has so many bytes, a power of two.
-    ///
-    /// # Errors
-    /// The kernel refuses. The message says what is missing.
     pub fn prepare(own: &[u64], ring: u32, shown: fn(Vec<String>) -> Vec<String>) -> Result<WatchedClient> {
         let mut probe = Probe::load(ring, CHANNELS)?;
         own.iter().try_for_each(|inode| probe.add_inode(*inode, None, None))?;
@@ -186,24 +171,12 @@ impl WatchedClient {
                     let Connected { local, remote } = found;
                     ClientConnection { time: wall(*clock, event.time), local, remote }
                 })),
-                Kind::Data => {
-                    let Some((server, pipe)) = channel_of(servers, event.subject) else { return };
-                    changed = Some(event.subject / 3);
-                    let StartedServer { process, channels, state, .. } = server;
-                    let time = wall(*clock, event.time);
-                    channels[pipe as usize].push(event.time, event.offset, event.bytes, &mut |run| {
-                        state.run(*process, pipe, time, *clock, run, packets);
-                    });
-                }
-                Kind::EndOfFile => {
-                    let Some((server, pipe)) = channel_of(servers, event.subject) else { return };
-                    if !mem::replace(&mut server.at_end[pipe as usize], true) {
-                        let time = wall(*clock, event.time);
-                        match &mut server.state {
-                            ServerState::Held(held) => held.events.push((time, HeldEvent::EndOfFile(pipe))),
-                            ServerState::Recorded => packets.push(time, server.process, &PipeEvent::EndOfFile(pipe)),
-                            ServerState::Ignored => {}
-                        }
+                Kind::Data | Kind::EndOfFile => {
+                    let number = event.subject / 3;
+                    let Some(server) = servers.get_mut(&number) else { return };
+                    changed = Some(number);
+                    if let Some(packets) = server.state.packets(packets) {
+                        server.pipes.take(&event, *clock, packets);
                     }
                 }
                 Kind::Exit => {
@@ -213,7 +186,7 @@ impl WatchedClient {
                 Kind::Derived | Kind::Logged | Kind::KeyLine | Kind::TextRead | Kind::TextWritten | Kind::Freed => {}
             });
             if let Some((process, exit)) = ended
-                && let Some(server) = self.servers.values_mut().find(|server| server.process == process)
+                && let Some(server) = self.servers.values_mut().find(|server| server.pipes.process == process)
             {
                 server.exit = Some(exit);
             }
@@ -255,24 +228,18 @@ impl WatchedClient {
         let WatchedClient { probe, servers, packets, clock, shown, is_stopped, .. } = self;
         let time = now();
         for (number, server) in servers.iter_mut() {
-            for pipe in PIPES {
-                let total = probe.passed(3 * *number as u32 + pipe as u32);
-                let (process, state) = (server.process, &mut server.state);
-                let out = &mut |run: ChannelRun<'_>| state.run(process, pipe, time, *clock, run, packets);
-                let channel = &mut server.channels[pipe as usize];
-                if server.exit.is_some() || *is_stopped {
-                    channel.finish(total, out)
-                } else {
-                    channel.settle(total, out)
-                }
+            if let Some(packets) = server.state.packets(packets) {
+                let is_end = server.exit.is_some() || *is_stopped;
+                server.pipes.settle(probe, *number, is_end, (time, *clock), packets);
             }
             let Some(exit) = server.exit else { continue };
             // A server that ends before it has read anything is what somebody looks for.
-            if matches!(&server.state, ServerState::Held(held) if held.input.is_empty()) && names_mcp(&server.command) {
+            if matches!(&server.state, ServerState::Held(held) if held.input().is_empty()) && names_mcp(&server.command)
+            {
                 server.record(*shown, packets);
             }
             if matches!(server.state, ServerState::Recorded) {
-                packets.push(time, server.process, &PipeEvent::Exit(exit));
+                packets.push(time, server.pipes.process, &PipeEvent::Exit(exit));
             }
             server.inodes.iter().filter(|inode| **inode != 0).for_each(|inode| probe.remove_inode(*inode));
         }
@@ -283,20 +250,10 @@ impl WatchedClient {
 impl StartedServer {
     fn record(&mut self, shown: fn(Vec<String>) -> Vec<String>, packets: &mut MadePackets) {
         let ServerState::Held(held) = mem::replace(&mut self.state, ServerState::Recorded) else { return };
-        let start = Start {
-            command: shown(self.command.clone()),
-            name: None,
-            directory: self.directory.take(),
-            already_ran: false,
-        };
-        packets.push(held.started, self.process, &PipeEvent::Start(start));
-        for (time, event) in held.events {
-            match event {
-                HeldEvent::Data(pipe, bytes) => packets.data(self.process, pipe, time, &bytes),
-                HeldEvent::Lost(pipe, bytes) => packets.lost(self.process, pipe, time, bytes),
-                HeldEvent::EndOfFile(pipe) => packets.push(time, self.process, &PipeEvent::EndOfFile(pipe)),
-            }
-        }
+        let (command, directory) = (shown(self.command.clone()), self.directory.take());
+        let start = Start { command, directory, ..Start::default() };
+        packets.push(held.started, self.pipes.process, &PipeEvent::Start(start));
+        packets.append(&held.packets);
     }
 
     fn ignore(&mut self, probe: &mut Probe) {
@@ -309,40 +266,25 @@ impl StartedServer {
 }
 
 impl ServerState {
-    fn run(
-        &mut self,
-        process: u32,
-        pipe: Pipe,
-        time: Time,
-        clock: i64,
-        run: ChannelRun<'_>,
-        packets: &mut MadePackets,
-    ) {
+    /// The packets to which those of the program are added.
+    fn packets<'p>(&'p mut self, recorded: &'p mut MadePackets) -> Option<&'p mut MadePackets> {
         match self {
-            ServerState::Recorded => packets.run(process, pipe, time, clock, run),
-            ServerState::Held(held) => held.add(pipe, time, clock, run),
-            ServerState::Ignored => {}
+            ServerState::Recorded => Some(recorded),
+            ServerState::Held(held) => Some(&mut held.packets),
+            ServerState::Ignored => None,
         }
     }
 }
 
 impl Held {
-    fn add(&mut self, pipe: Pipe, time: Time, clock: i64, run: ChannelRun<'_>) {
-        match run {
-            ChannelRun::Bytes(time, bytes) => {
-                if pipe == Pipe::Stdin {
-                    self.input.extend_from_slice(bytes);
-                }
-                self.bytes += bytes.len();
-                self.events.push((wall(clock, time), HeldEvent::Data(pipe, bytes.to_vec())));
-            }
-            ChannelRun::Lost(bytes) => self.events.push((time, HeldEvent::Lost(pipe, bytes))),
-        }
+    /// The first bytes of standard input.
+    fn input(&self) -> Vec<u8> {
+        input_of(&self.packets.batch)
     }
 
     /// Whether the program is an MCP server; `None` if that cannot be told yet.
     fn is_server(&self) -> Option<bool> {
-        is_json_rpc(&self.input).or((self.bytes > HELD).then_some(false))
+        is_json_rpc(&self.input()).or((self.packets.counts.seen > HELD as u64).then_some(false))
     }
 }
 
@@ -366,20 +308,14 @@ fn start(
     }
     let is_recorded = is_mcptap || u32::try_from(event.offset).is_ok_and(|parent| recorders.contains(&parent));
     let started = wall(clock, event.time);
-    let state = ServerState::Held(Held { started, events: Vec::new(), bytes: 0, input: Vec::new() });
+    let state = ServerState::Held(Held { started, packets: MadePackets::default() });
     // It may have ended already.
     let directory = std::fs::read_link(path(event.process, "cwd")).ok();
     let directory = directory.map(|directory| directory.to_string_lossy().into_owned());
-    let (process, channels, at_end) = (event.process, Default::default(), [false; 3]);
-    let server =
-        StartedServer { process, command, directory, inodes, channels, at_end, is_recorded, state, exit: None };
+    let pipes = ServerPipes::new(event.process);
+    let server = StartedServer { pipes, command, directory, inodes, is_recorded, state, exit: None };
     servers.insert(event.subject, server);
     Some(event.subject)
-}
-
-/// The server and the pipe of a channel.
-fn channel_of(servers: &mut BTreeMap<u64, StartedServer>, channel: u64) -> Option<(&mut StartedServer, Pipe)> {
-    Some((servers.get_mut(&(channel / 3))?, PIPES[(channel % 3) as usize]))
 }
 
 /// The inodes of this process's standard streams that are pipes or sockets.

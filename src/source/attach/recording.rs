@@ -13,7 +13,7 @@ use super::pairs::Pair;
 use super::probe::{Probe, Watch};
 use super::processes::{self, Object, Snapshot};
 use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
-use crate::capture::{LinkType, PacketNumber, Time};
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::source::batch::Batch;
 use crate::source::{Item, Source, now};
 
@@ -52,13 +52,19 @@ pub struct Attached {
     is_stopped: bool,
 }
 
-/// A server and its three channels.
+/// A server that ran already.
 struct WatchedServer {
-    process: u32,
+    pipes: ServerPipes,
     /// Its processes that live, launchers included.
     alive: BTreeSet<u32>,
     exit: Option<Exit>,
     is_over: bool,
+}
+
+/// The standard streams of a server, and what was taken of each. Server number 2 has the channels
+/// 6, 7 and 8.
+pub(super) struct ServerPipes {
+    pub process: u32,
     channels: [Channel; 3],
     /// Whether each pipe ended. A program may read its end again and again.
     at_end: [bool; 3],
@@ -73,14 +79,11 @@ pub(super) struct MadePackets {
     pub counts: Counts,
 }
 
-pub(super) const PIPES: [Pipe; 3] = [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr];
+const PIPES: [Pipe; 3] = [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr];
 
 impl Attached {
     /// Attaches to servers. `names` gives each the name and the command line to record. The ring
     /// has so many bytes, a power of two.
-    ///
-    /// # Errors
-    /// The kernel refuses. The message says what is missing.
     pub fn new(snapshot: &Snapshot, pairs: &[(Pair, Start)], ring: u32) -> Result<Attached> {
         let mut probe = Probe::load(ring, CHANNELS)?;
         let mut packets = MadePackets::default();
@@ -100,14 +103,7 @@ impl Attached {
             pair.processes.iter().try_for_each(|process| probe.add_process(*process, Watch::Pipes))?;
             packets.push(now(), pair.server, &PipeEvent::Start(start.clone()));
             let alive = pair.processes.iter().copied().collect();
-            servers.push(WatchedServer {
-                process: pair.server,
-                alive,
-                exit: None,
-                is_over: false,
-                channels: Default::default(),
-                at_end: [false; 3],
-            });
+            servers.push(WatchedServer { pipes: ServerPipes::new(pair.server), alive, exit: None, is_over: false });
         }
         probe.watch_calls()?;
         let mut attached = Attached { probe, servers, packets, clock: clock_offset(), idle: 0, is_stopped: false };
@@ -127,17 +123,10 @@ impl Attached {
         let mut any = false;
         while packets.batch.bytes().len() < BATCH {
             let taken = probe.next(|event| match event.kind {
-                Kind::Data => {
-                    let Some((server, pipe)) = channel_of(servers, event.subject) else { return };
-                    let WatchedServer { process, channels, .. } = server;
-                    channels[pipe as usize].push(event.time, event.offset, event.bytes, &mut |run| {
-                        packets.run(*process, pipe, wall(*clock, event.time), *clock, run);
-                    });
-                }
-                Kind::EndOfFile => {
-                    let Some((server, pipe)) = channel_of(servers, event.subject) else { return };
-                    if !std::mem::replace(&mut server.at_end[pipe as usize], true) {
-                        packets.push(wall(*clock, event.time), server.process, &PipeEvent::EndOfFile(pipe));
+                Kind::Data | Kind::EndOfFile => {
+                    let server = usize::try_from(event.subject / 3).ok().and_then(|number| servers.get_mut(number));
+                    if let Some(server) = server {
+                        server.pipes.take(&event, *clock, packets);
                     }
                 }
                 Kind::Exit => note_exit(servers, &event),
@@ -158,15 +147,10 @@ impl Attached {
         let time = now();
         for (index, server) in servers.iter_mut().enumerate().filter(|(_, server)| !server.is_over) {
             let ends = server.alive.is_empty();
-            for pipe in PIPES {
-                let total = probe.passed(3 * index as u32 + pipe as u32);
-                let out = &mut |run: ChannelRun<'_>| packets.run(server.process, pipe, time, *clock, run);
-                let channel = &mut server.channels[pipe as usize];
-                if ends || *is_stopped { channel.finish(total, out) } else { channel.settle(total, out) }
-            }
+            server.pipes.settle(probe, index as u64, ends || *is_stopped, (time, *clock), packets);
             if ends {
                 server.is_over = true;
-                packets.push(time, server.process, &PipeEvent::Exit(server.exit.unwrap_or_default()));
+                packets.push(time, server.pipes.process, &PipeEvent::Exit(server.exit.unwrap_or_default()));
             }
         }
     }
@@ -222,6 +206,42 @@ impl Source for Attached {
     }
 }
 
+impl ServerPipes {
+    pub(super) fn new(process: u32) -> ServerPipes {
+        ServerPipes { process, channels: Default::default(), at_end: [false; 3] }
+    }
+
+    /// Takes bytes of a pipe, or its end.
+    pub(super) fn take(&mut self, event: &Event<'_>, clock: i64, packets: &mut MadePackets) {
+        let (pipe, time) = (PIPES[(event.subject % 3) as usize], wall(clock, event.time));
+        if event.kind == Kind::Data {
+            let (process, channel) = (self.process, &mut self.channels[pipe as usize]);
+            channel.push(event.time, event.offset, event.bytes, &mut |run| {
+                packets.run(process, pipe, (time, clock), run);
+            });
+        } else if !std::mem::replace(&mut self.at_end[pipe as usize], true) {
+            packets.push(time, self.process, &PipeEvent::EndOfFile(pipe));
+        }
+    }
+
+    /// The ring is empty: reports what is missing. At the end nothing more can arrive.
+    pub(super) fn settle(
+        &mut self,
+        probe: &Probe,
+        server: u64,
+        is_end: bool,
+        times: (Time, i64),
+        packets: &mut MadePackets,
+    ) {
+        for pipe in PIPES {
+            let total = probe.passed(3 * server as u32 + pipe as u32);
+            let out = &mut |run: ChannelRun<'_>| packets.run(self.process, pipe, times, run);
+            let channel = &mut self.channels[pipe as usize];
+            if is_end { channel.finish(total, out) } else { channel.settle(total, out) }
+        }
+    }
+}
+
 impl MadePackets {
     pub(super) fn push(&mut self, time: Time, process: u32, event: &PipeEvent<'_>) {
         self.count += 1;
@@ -229,21 +249,27 @@ impl MadePackets {
     }
 
     /// Makes a packet of a run of bytes, or of a gap at this time.
-    pub(super) fn run(&mut self, process: u32, pipe: Pipe, time: Time, clock: i64, run: ChannelRun<'_>) {
+    fn run(&mut self, process: u32, pipe: Pipe, (time, clock): (Time, i64), run: ChannelRun<'_>) {
         match run {
-            ChannelRun::Bytes(time, bytes) => self.data(process, pipe, wall(clock, time), bytes),
-            ChannelRun::Lost(bytes) => self.lost(process, pipe, time, bytes),
+            ChannelRun::Bytes(time, bytes) => {
+                self.counts.seen += bytes.len() as u64;
+                self.push(wall(clock, time), process, &PipeEvent::Data(pipe, bytes));
+            }
+            ChannelRun::Lost(bytes) => {
+                self.counts.lost += bytes;
+                self.push(time, process, &PipeEvent::Lost(pipe, bytes));
+            }
         }
     }
 
-    pub(super) fn data(&mut self, process: u32, pipe: Pipe, time: Time, bytes: &[u8]) {
-        self.counts.seen += bytes.len() as u64;
-        self.push(time, process, &PipeEvent::Data(pipe, bytes));
-    }
-
-    pub(super) fn lost(&mut self, process: u32, pipe: Pipe, time: Time, bytes: u64) {
-        self.counts.lost += bytes;
-        self.push(time, process, &PipeEvent::Lost(pipe, bytes));
+    /// Appends packets that were made elsewhere.
+    pub(super) fn append(&mut self, other: &MadePackets) {
+        for packet in other.batch.packets() {
+            self.count += 1;
+            self.batch.push(&Packet { number: PacketNumber(self.count), ..packet });
+        }
+        self.counts.seen += other.counts.seen;
+        self.counts.lost += other.counts.lost;
     }
 
     pub(super) fn clear(&mut self) {
@@ -252,16 +278,10 @@ impl MadePackets {
     }
 }
 
-/// The server and the pipe of a channel.
-fn channel_of(servers: &mut [WatchedServer], channel: u64) -> Option<(&mut WatchedServer, Pipe)> {
-    let channel = usize::try_from(channel).ok()?;
-    Some((servers.get_mut(channel / 3)?, PIPES[channel % 3]))
-}
-
 /// Notes the end of a process.
 fn note_exit(servers: &mut [WatchedServer], event: &Event<'_>) {
     for server in servers {
-        if server.alive.remove(&event.process) && event.process == server.process {
+        if server.alive.remove(&event.process) && event.process == server.pipes.process {
             server.exit = Some(exit(event));
         }
     }

@@ -82,9 +82,6 @@ impl QueueReader {
     }
 
     /// Moves on to the next packet. If pauses are reported, one is when the queue is empty.
-    ///
-    /// # Errors
-    /// Packets that waited on disk cannot be read back.
     pub(in crate::source) fn advance(&mut self) -> anyhow::Result<Advance> {
         if self.is_between_batches() {
             if self.reports_pauses && self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {

@@ -54,9 +54,6 @@ enum Why {
 impl Server {
     /// Starts the server with three new pipes, in this directory and process group. The kernel
     /// kills it when the calling thread ends (Linux).
-    ///
-    /// # Errors
-    /// The server cannot be started.
     pub fn spawn(&self) -> Result<(Child, Pipes), StartError> {
         let (program, arguments) =
             self.command.split_first().ok_or_else(|| self.error(io::ErrorKind::NotFound.into()))?;

@@ -42,7 +42,7 @@ impl SpilledPackets {
         let batch = self.block.read(Batch::default())?;
         let rest = batch.last().map(|packet| packet.data).unwrap_or_default();
         let mut rest = BlobReader::new(rest, "a packet that waited on the disk");
-        let packets = (0..batch.len().saturating_sub(1)).filter_map(|index| batch.get(index));
+        let packets = batch.packets().take(batch.len().saturating_sub(1));
         packets.map(|packet| Ok(get(&mut rest, StoredPacket::new(&packet, Vec::new()), connection)?)).collect()
     }
 }

@@ -59,9 +59,6 @@ type KeyGap = (i64, i64);
 
 impl TextIndexer {
     /// Opens a database.
-    ///
-    /// # Errors
-    /// As for [`Writer::create`](crate::store::Writer::create).
     pub fn open(place: impl Into<DatabaseFile>) -> Result<TextIndexer> {
         TextIndexer::with_sizes(place.into(), SIZES)
     }
@@ -73,9 +70,6 @@ impl TextIndexer {
 
     /// Makes sections until `stop` is set, and looks for new texts once a minute. It works half of
     /// the time, so that it takes no more than half a core and recorders can write between steps.
-    ///
-    /// # Errors
-    /// As for [`TextIndexer::step`].
     pub fn run(&mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
             let begun = Instant::now();
@@ -90,9 +84,6 @@ impl TextIndexer {
 
     /// Makes the next section. Returns the bytes of its texts; `None` if nothing is left that is
     /// worth a section. Texts that are recorded later are the work of later steps.
-    ///
-    /// # Errors
-    /// The database cannot be read or written, or is damaged.
     pub fn step(&mut self) -> Result<Option<u64>> {
         while let Some(gap) = self.next_gap()? {
             let sessions = self.sessions()?;
