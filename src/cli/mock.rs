@@ -41,5 +41,5 @@ pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
         Some(address) => http::serve(&stage, address, &arguments.allow_host, &stop)?,
     };
     note!("{}", ledger.text(stage.script()));
-    Ok(if ledger.unknown_requests() == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if ledger.unknown_requests == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

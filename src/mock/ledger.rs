@@ -26,7 +26,8 @@ pub struct Ledger {
     /// Requests that the recording does not contain, by label: their number and the
     /// closest recorded request.
     unknown: BTreeMap<String, (u64, Option<String>)>,
-    unknown_count: u64,
+    /// The number of requests that the recording does not contain.
+    pub unknown_requests: u64,
     /// Notifications that the recording does not contain: their number by method.
     unexpected: BTreeMap<String, u64>,
     /// Texts that are not JSON-RPC messages.
@@ -47,7 +48,7 @@ impl Ledger {
 
     /// Counts a request that the recording does not contain.
     pub fn unknown(&mut self, label: String, closest: Option<String>) {
-        self.unknown_count += 1;
+        self.unknown_requests += 1;
         if self.unknown.len() < MAX_KINDS || self.unknown.contains_key(&label) {
             self.unknown.entry(label).or_insert((0, closest)).0 += 1;
         }
@@ -60,15 +61,10 @@ impl Ledger {
         }
     }
 
-    /// The number of requests that the recording does not contain.
-    pub fn unknown_requests(&self) -> u64 {
-        self.unknown_count
-    }
-
     /// A summary for the user.
     pub fn text(&self, script: &Script) -> String {
         let fitted = |fit| self.fitted.get(&fit).copied().unwrap_or(0);
-        let requests = self.fitted.values().sum::<u64>() + self.unrecorded + self.unknown_count;
+        let requests = self.fitted.values().sum::<u64>() + self.unrecorded + self.unknown_requests;
         let unused: Vec<TurnIndex> = (0..script.turns.len())
             .filter(|turn| script.turns[*turn].is_request && !self.used.contains(&script.turns[*turn].number))
             .collect();
@@ -78,7 +74,7 @@ impl Ledger {
             fitted(Match::Exact),
             fitted(Match::Loose),
             fitted(Match::Order),
-            self.unknown_count,
+            self.unknown_requests,
             unused.len(),
             script.turns.iter().filter(|turn| turn.is_request).count(),
         );

@@ -37,13 +37,14 @@ const MAX_UNANSWERED: u64 = 64;
 const SESSION_ID: &str = "mcp-session-id";
 
 /// What happens to the heads of a connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum HeadRules {
     /// They change between the names of the proxy and of its one server.
     Reverse(Arc<HeadRewriter>),
     /// Requests name their server in full, and lose that name.
     Forward,
     /// All bytes pass as they are.
+    #[default]
     Unchanged,
 }
 
@@ -69,19 +70,21 @@ pub(super) struct Conversation {
     decoder: HttpDecoder,
     /// Bytes given to the decoder so far, by direction.
     pushed: [u64; 2],
-    rewriter: Rewriter,
+    pub(super) rewriter: Rewriter,
 }
 
-/// Turns the events of the decoder into changes of the forwarded bytes.
-#[derive(Debug)]
-struct Rewriter {
+/// Turns the events of the decoder into changes of the forwarded bytes, and notes what the events
+/// say about the connection.
+#[derive(Debug, Default)]
+pub(super) struct Rewriter {
     rules: HeadRules,
     /// The server that the last request to a forward proxy named.
-    origin: Option<Origin>,
-    /// Host and port that a client of a forward proxy wants a tunnel to.
-    tunnel_to: Option<String>,
+    pub(super) origin: Option<Origin>,
+    /// Host and port that a client of a forward proxy wants a tunnel to. Its request is not
+    /// forwarded.
+    pub(super) tunnel_to: Option<String>,
     /// A response asked for a log-in.
-    asks_login: bool,
+    pub(super) asks_login: bool,
     /// The name that the client uses for the proxy.
     host: String,
     buffers: [DirectionBuffer; 2],
@@ -90,20 +93,21 @@ struct Rewriter {
     /// Whether the body of that request is incomplete.
     in_request_body: bool,
     /// Requests that were forwarded and whose responses are incomplete.
-    unanswered: u64,
+    pub(super) unanswered: u64,
     /// Whether the head of the oldest of these responses has arrived.
-    is_answering: bool,
+    pub(super) is_answering: bool,
     /// Set while the current response may still announce an address at the server.
     endpoint: Option<EndpointEvent>,
     /// The session id of the last request, and its target. Either can name a session.
-    session_names: [String; 2],
+    pub(super) session_names: [String; 2],
     /// The name of a session that the server assigned or announced.
-    session_begun: Option<String>,
+    pub(super) session_begun: Option<String>,
     /// The connection has switched to another protocol.
     is_tunnel: bool,
-    refused: Option<Refused>,
+    /// The last request of the connection.
+    pub(super) refused: Option<Refused>,
     /// A redirect of the server that leads clients past the proxy.
-    bypass: Option<String>,
+    pub(super) bypass: Option<String>,
 }
 
 /// A request that is not forwarded, or only in part.
@@ -126,11 +130,13 @@ struct DirectionBuffer {
     hold_from: u64,
 }
 
-impl DirectionBuffer {
-    fn new() -> DirectionBuffer {
+impl Default for DirectionBuffer {
+    fn default() -> DirectionBuffer {
         DirectionBuffer { start: 0, bytes: Vec::new(), changes: VecDeque::new(), hold_from: u64::MAX }
     }
+}
 
+impl DirectionBuffer {
     /// Stream offset after the last buffered byte.
     fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
@@ -179,24 +185,7 @@ impl Conversation {
             Protocol::Http2 => HttpDecoder::Http2(Box::new(Http2::new(Limits::default()))),
             Protocol::Unknown => HttpDecoder::None,
         };
-        let rewriter = Rewriter {
-            rules,
-            origin: None,
-            tunnel_to: None,
-            asks_login: false,
-            host: local.to_owned(),
-            buffers: [DirectionBuffer::new(), DirectionBuffer::new()],
-            head: (0, 0),
-            in_request_body: false,
-            unanswered: 0,
-            is_answering: false,
-            endpoint: None,
-            session_names: [String::new(), String::new()],
-            session_begun: None,
-            is_tunnel: false,
-            refused: None,
-            bypass: None,
-        };
+        let rewriter = Rewriter { rules, host: local.to_owned(), ..Rewriter::default() };
         Conversation { decoder, pushed: [0; 2], rewriter }
     }
 
@@ -246,30 +235,10 @@ impl Conversation {
         self.rewriter.refused.is_none() && (is_tunnel || self.rewriter.unanswered < MAX_UNANSWERED)
     }
 
-    /// The number of forwarded requests whose responses are incomplete.
-    pub(super) fn unanswered(&self) -> u64 {
-        self.rewriter.unanswered
-    }
-
-    /// Whether the response to the oldest of them has begun.
-    pub(super) fn is_answering(&self) -> bool {
-        self.rewriter.is_answering
-    }
-
     /// Whether the client waits for the server: it sent a complete request, or the connection has
     /// another protocol now.
     pub(super) fn is_serving(&self) -> bool {
         self.rewriter.is_tunnel || self.rewriter.unanswered > 0 && !self.rewriter.in_request_body
-    }
-
-    /// The texts of the last request that can be the name of a session.
-    pub(super) fn session_names(&self) -> impl Iterator<Item = &str> {
-        self.rewriter.session_names.iter().map(String::as_str)
-    }
-
-    /// Takes the name of a session that the server assigned or announced.
-    pub(super) fn session_begun(&mut self) -> Option<String> {
-        self.rewriter.session_begun.take()
     }
 
     /// Whether the proxy cannot send a response of its own any more: a byte of the server has
@@ -281,31 +250,6 @@ impl Conversation {
     /// Whether the bytes are not read, so that nothing shows when the client waits.
     pub(super) fn is_opaque(&self) -> bool {
         matches!(self.decoder, HttpDecoder::None)
-    }
-
-    /// The server that the last request to a forward proxy named.
-    pub(super) fn origin(&self) -> Option<&Origin> {
-        self.rewriter.origin.as_ref()
-    }
-
-    /// Takes the host and port that the client wants a tunnel to. Its request is not forwarded.
-    pub(super) fn tunnel_to(&mut self) -> Option<String> {
-        self.rewriter.tunnel_to.take()
-    }
-
-    /// Takes whether a response asked for a log-in.
-    pub(super) fn asks_login(&mut self) -> bool {
-        std::mem::take(&mut self.rewriter.asks_login)
-    }
-
-    /// The refused request, if there is one. It is the last one of the connection.
-    pub(super) fn refused(&self) -> Option<&Refused> {
-        self.rewriter.refused.as_ref()
-    }
-
-    /// Takes the URL of a redirect that leads past the proxy.
-    pub(super) fn bypass(&mut self) -> Option<String> {
-        self.rewriter.bypass.take()
     }
 }
 
@@ -396,14 +340,14 @@ impl Rewriter {
             Redirect::Away(url) => self.bypass = Some(masked_uri(&url).into_owned()),
         }
         self.endpoint = EndpointEvent::of(head);
-        self.buffers[1].hold_from = self.endpoint.as_ref().map_or(u64::MAX, EndpointEvent::start);
+        self.buffers[1].hold_from = self.endpoint.as_ref().map_or(u64::MAX, |endpoint| endpoint.start);
     }
 
     /// Checks the beginning of a response body for an announced address.
     fn content(&mut self, offset: u64, bytes: &[u8]) {
         let Some(endpoint) = &mut self.endpoint else { return };
         let buffer = &mut self.buffers[1];
-        let response_bytes = buffer.bytes.get((endpoint.start() - buffer.start) as usize..).unwrap_or_default();
+        let response_bytes = buffer.bytes.get((endpoint.start - buffer.start) as usize..).unwrap_or_default();
         let mut announced = None;
         let HeadRules::Reverse(heads) = &self.rules else { return };
         let renamed = |address: &str| {
@@ -473,7 +417,7 @@ mod tests {
             sent.extend([0x82, 0x87, 0x84]);
         }
         conversation.push(Direction::ClientToServer, &sent);
-        assert!(conversation.unanswered() > MAX_UNANSWERED);
+        assert!(conversation.rewriter.unanswered > MAX_UNANSWERED);
         assert!(conversation.wants_more());
     }
 }

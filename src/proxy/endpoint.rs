@@ -28,7 +28,7 @@ pub(super) type Change = (Range<u64>, Vec<u8>);
 #[derive(Debug)]
 pub(super) struct EndpointEvent {
     /// Stream offset of the end of the head.
-    start: u64,
+    pub(super) start: u64,
     content: Vec<u8>,
     /// The start of each chunk, as an index into `content` and as a stream offset.
     chunks: Vec<(usize, u64)>,
@@ -54,11 +54,6 @@ impl EndpointEvent {
         let is_bound = ["content-encoding", "content-length"].iter().any(|name| head.value(name).is_some());
         let nothing = EndpointEvent { start: head.end(), content: Vec::new(), chunks: Vec::new() };
         (is_events && !is_bound).then_some(nothing)
-    }
-
-    /// Bytes from this stream offset on have to be buffered.
-    pub(super) fn start(&self) -> u64 {
-        self.start
     }
 
     /// Takes content that begins at `offset` of the stream. Returns `None` while more is needed,

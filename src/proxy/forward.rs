@@ -228,7 +228,7 @@ impl ForwardProxy {
 /// Requests outside of tunnels name their server in full.
 impl Upstream for ForwardProxy {
     fn connect(&self, conversation: &Conversation, local: SocketAddr) -> Result<Socket, String> {
-        let origin = conversation.origin().ok_or("the request names no server")?;
+        let origin = conversation.rewriter.origin.as_ref().ok_or("the request names no server")?;
         let server = connect::dial(&origin.host, origin.port, Some(self.timeout))?;
         check_other(&server, local)?;
         if !self.is_recorded(conversation) {
@@ -238,11 +238,11 @@ impl Upstream for ForwardProxy {
     }
 
     fn name(&self, conversation: &Conversation) -> String {
-        conversation.origin().map_or_else(String::new, |origin| format!("http://{}", origin.authority))
+        conversation.rewriter.origin.as_ref().map_or_else(String::new, |origin| format!("http://{}", origin.authority))
     }
 
     fn is_recorded(&self, conversation: &Conversation) -> bool {
-        conversation.origin().is_none_or(|origin| self.hosts.contain(&origin.host))
+        conversation.rewriter.origin.as_ref().is_none_or(|origin| self.hosts.contain(&origin.host))
     }
 }
 

@@ -33,14 +33,14 @@ pub(super) fn pass(mut conversation: Conversation, steps: &[(Direction, &[u8])],
     let mut passed = PassedBytes::default();
     for (direction, bytes) in steps {
         for piece in bytes.chunks(size) {
-            if *direction == ClientToServer && conversation.refused().is_some() {
+            if *direction == ClientToServer && conversation.rewriter.refused.is_some() {
                 break;
             }
             conversation.push(*direction, piece);
             conversation.take(ServerToClient, &mut passed.bytes[1]);
             conversation.take(ClientToServer, &mut passed.bytes[0]);
             assert!(
-                conversation.refused().is_some() || conversation.unsent().len() <= MAX_UNSENT,
+                conversation.rewriter.refused.is_some() || conversation.unsent().len() <= MAX_UNSENT,
                 "{} bytes are buffered",
                 conversation.unsent().len()
             );
@@ -48,7 +48,7 @@ pub(super) fn pass(mut conversation: Conversation, steps: &[(Direction, &[u8])],
     }
     conversation.end();
     conversation.take(ServerToClient, &mut passed.bytes[1]);
-    passed.refused = conversation.refused().map(|refused| (refused.refusal.status, refused.is_partly_sent));
+    passed.refused = conversation.rewriter.refused.map(|refused| (refused.refusal.status, refused.is_partly_sent));
     passed
 }
 

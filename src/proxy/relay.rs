@@ -245,7 +245,7 @@ impl<'p> Relay<'p> {
             Ok(Some(count)) => {
                 self.read_at = now();
                 self.conversation.push(ClientToServer, &self.read[..count]);
-                if let Some(target) = self.conversation.tunnel_to() {
+                if let Some(target) = self.conversation.rewriter.tunnel_to.take() {
                     return Err(RelayEnd::Tunnel(target));
                 }
                 self.update_slot()?;
@@ -265,7 +265,7 @@ impl<'p> Relay<'p> {
 
     /// Tells the slot whether the client waits for a response, and which session it has.
     fn update_slot(&mut self) -> Result<(), RelayEnd> {
-        if let Some(name) = self.conversation.session_begun() {
+        if let Some(name) = self.conversation.rewriter.session_begun.take() {
             self.slot.session_begins(&name);
         }
         if self.conversation.is_opaque() {
@@ -281,7 +281,9 @@ impl<'p> Relay<'p> {
             self.slot.rest();
             return Ok(());
         }
-        self.slot.begin(self.conversation.session_names()).map_err(|refusal| match self.conversation.is_answering() {
+        let seen = &self.conversation.rewriter;
+        let names = seen.session_names.iter().map(String::as_str);
+        self.slot.begin(names).map_err(|refusal| match seen.is_answering {
             // The response has begun, so there is no place for another one.
             true => RelayEnd::Broken,
             false => RelayEnd::Answered(refusal),
@@ -305,7 +307,7 @@ impl<'p> Relay<'p> {
             none => {
                 let made = self.upstream.connect(&self.conversation, local);
                 let address = made.as_ref().ok().and_then(|server| server.socket().peer_addr().ok());
-                self.connected_to = self.conversation.origin().cloned();
+                self.connected_to = self.conversation.rewriter.origin.clone();
                 if self.upstream.is_recorded(&self.conversation) {
                     // Without a server, the recording shows the proxy as the peer.
                     self.track = Some(self.context.recorder.track(self.read_at, client, address.unwrap_or(local)));
@@ -332,7 +334,7 @@ impl<'p> Relay<'p> {
 
     /// Whether the client's last request is for another server than the connected one.
     fn moves(&self) -> bool {
-        self.server.is_some() && self.conversation.origin() != self.connected_to.as_ref()
+        self.server.is_some() && self.conversation.rewriter.origin != self.connected_to
     }
 
     /// An error message with the server's name.
@@ -356,7 +358,7 @@ impl<'p> Relay<'p> {
             }
             // Many servers close TLS without `close_notify`. This matters only within a response,
             // because the client must not take it for the end of the response.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.conversation.is_answering() => {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.conversation.rewriter.is_answering => {
                 self.end_server_stream()
             }
             Err(error) if !self.conversation.was_answered() => {
@@ -378,11 +380,11 @@ impl<'p> Relay<'p> {
     fn forward_to_client(&mut self) -> Result<(), RelayEnd> {
         self.out.clear();
         self.conversation.take(ServerToClient, &mut self.out);
-        if let Some(url) = self.conversation.bypass() {
+        if let Some(url) = self.conversation.rewriter.bypass.take() {
             self.context
                 .warn(&format!("the server redirects clients to {url}; their traffic to that URL is not recorded"));
         }
-        if self.conversation.asks_login() {
+        if mem::take(&mut self.conversation.rewriter.asks_login) {
             self.upstream.asked_login();
         }
         if !self.out.is_empty() {
@@ -392,7 +394,7 @@ impl<'p> Relay<'p> {
             self.client.send(&self.out).map_err(|_| RelayEnd::Broken)?;
         }
         if self.ended.1 {
-            if !self.conversation.was_answered() && self.conversation.unanswered() > 0 {
+            if !self.conversation.was_answered() && self.conversation.rewriter.unanswered > 0 {
                 let why = "it closed the connection without a response";
                 return Err(RelayEnd::Answered(Refusal::new(502, self.with_server_name(why))));
             }
@@ -404,17 +406,17 @@ impl<'p> Relay<'p> {
     /// Checks whether the connection has to end.
     fn check_end(&mut self) -> Result<(), RelayEnd> {
         let is_closed = self.ended.1 && !self.client.has_unsent();
-        if let Some(refused) = self.conversation.refused() {
+        if let Some(refused) = &self.conversation.rewriter.refused {
             if refused.is_partly_sent {
                 // The server has a part of a request whose end is unknown. If its response may
                 // already be on its way, the proxy cannot send one of its own.
-                let is_mute = self.conversation.unanswered() == 1
-                    && !self.conversation.is_answering()
+                let is_mute = self.conversation.rewriter.unanswered == 1
+                    && !self.conversation.rewriter.is_answering
                     && !self.client.has_unsent();
                 return Err(if is_mute { RelayEnd::Answered(refused.refusal.clone()) } else { RelayEnd::Broken });
             }
             // Responses have to come in the order of the requests.
-            if self.conversation.unanswered() == 0 {
+            if self.conversation.rewriter.unanswered == 0 {
                 return Err(RelayEnd::Answered(refused.refusal.clone()));
             }
         }
@@ -430,7 +432,7 @@ impl<'p> Relay<'p> {
         let patience = match (self.ended.1, is_slow) {
             (true, _) => CLIENT_LINGER,
             (false, _) if self.client_left => self.context.abandoned,
-            (false, true) if self.conversation.refused().is_none() => self.context.head_timeout,
+            (false, true) if self.conversation.rewriter.refused.is_none() => self.context.head_timeout,
             _ => {
                 self.until = None;
                 return Ok(());
@@ -443,7 +445,7 @@ impl<'p> Relay<'p> {
             // Nobody waits for the response. The reset tells the server to give the request up.
             return Err(RelayEnd::Broken);
         }
-        if self.ended.1 || self.conversation.unsent().is_empty() || self.conversation.unanswered() > 0 {
+        if self.ended.1 || self.conversation.unsent().is_empty() || self.conversation.rewriter.unanswered > 0 {
             return Err(RelayEnd::Finished);
         }
         Err(RelayEnd::Answered(Refusal::new(408, "the request took too long to arrive")))

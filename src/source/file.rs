@@ -105,7 +105,7 @@ impl Files {
     /// Closes a file that has ended and opens the next; `false` if there is none.
     fn turn(&mut self) -> anyhow::Result<bool> {
         if let Some(reader) = self.current.take() {
-            self.packets = reader.packets();
+            self.packets = reader.packets;
             self.interfaces = reader.interfaces();
             self.done += reader.input().bytes_read();
         }

@@ -28,7 +28,7 @@ pub struct CaptureFileReader<R> {
     /// Bytes of the element delivered last. They are consumed by the next call, when nobody borrows
     /// them any more.
     lent: usize,
-    packets: u64,
+    pub(super) packets: u64,
     /// Interfaces of the files before this one.
     interfaces: u32,
     /// Pipe packets that a file has in another form.
@@ -97,11 +97,6 @@ impl<R: Read> CaptureFileReader<R> {
         self
     }
 
-    /// Packets delivered so far, in this file and those before it.
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
-
     /// Interfaces described so far, in this file and those before it.
     pub fn interfaces(&self) -> u32 {
         self.interfaces.saturating_add(match &self.format {
@@ -113,7 +108,7 @@ impl<R: Read> CaptureFileReader<R> {
 
     /// The input that the bytes come from.
     pub fn input(&self) -> &R {
-        self.window.input()
+        &self.window.input
     }
 
     /// Bytes of memory that the buffer and held packets occupy.
@@ -233,7 +228,7 @@ impl<R: Read> CaptureFileReader<R> {
     }
 
     fn damage(&self, reason: String) -> LocatedItem {
-        LocatedItem::Damage(Damage { file: self.file.clone(), offset: self.window.offset(), reason })
+        LocatedItem::Damage(Damage { file: self.file.clone(), offset: self.window.offset, reason })
     }
 
     /// The input has ended. Between two elements this is the end of the file, inside one
@@ -271,7 +266,7 @@ impl<R: Read> Source for CaptureFileReader<R> {
     }
 
     fn progress(&self) -> (u64, Option<u64>) {
-        (self.window.offset(), None)
+        (self.window.offset, None)
     }
 }
 

@@ -23,7 +23,7 @@ mod entry;
 mod flow;
 mod lossy_connection;
 
-pub(super) use flow::{ACK, FIN, Flow, PSH, SEGMENT, SYN};
+pub(crate) use flow::{ACK, CLOSING, Flow, OPENING, PSH, SEGMENT};
 pub use lossy_connection::{LossyTapeConnection, LostBytes};
 
 use std::collections::{HashMap, VecDeque};
@@ -261,14 +261,12 @@ impl TapeSource {
         let Some((connection, event)) = self.reader.packet().and_then(|entry| entry::decode(entry.data)) else {
             return;
         };
-        let mut segment = |sender, flags| self.steps.push_back(PlannedSegment(sender, flags, 0..0));
+        let segment = |(sender, flags)| PlannedSegment(sender, flags, 0..0);
         (self.connection, self.closes) = (connection, false);
         match event {
             TapeEvent::Open(client, server) => {
                 self.flows.insert(connection, Flow::new(client, server));
-                segment(0, SYN);
-                segment(1, SYN | ACK);
-                segment(0, ACK);
+                self.steps.extend(OPENING.map(segment));
             }
             TapeEvent::Sent(bytes) | TapeEvent::Received(bytes) => {
                 let sender = usize::from(matches!(event, TapeEvent::Received(_)));
@@ -281,9 +279,7 @@ impl TapeSource {
                 }
             }
             TapeEvent::Close => {
-                segment(0, FIN | ACK);
-                segment(1, FIN | ACK);
-                segment(0, ACK);
+                self.steps.extend(CLOSING.map(segment));
                 self.closes = true;
             }
         }

@@ -16,11 +16,11 @@ const CHUNK: usize = 64 << 10;
 /// A buffer that slides over a stream of bytes.
 #[derive(Debug)]
 pub(super) struct Window<R> {
-    input: R,
+    pub(super) input: R,
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    offset: u64,
+    pub(super) offset: u64,
 }
 
 impl<R: Read> Window<R> {
@@ -32,16 +32,6 @@ impl<R: Read> Window<R> {
     /// The bytes at hand.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
-    }
-
-    /// The offset in the stream of the first byte at hand.
-    pub(super) fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// The stream that the bytes come from.
-    pub(super) fn input(&self) -> &R {
-        &self.input
     }
 
     /// Bytes of memory that the buffer occupies.

@@ -301,7 +301,7 @@ impl Chunk {
 #[derive(Debug)]
 pub(super) struct OpenChunk {
     connection: ConnectionId,
-    frame_length: u64,
+    pub(super) frame_length: u64,
     bytes: Vec<u8>,
     at: usize,
     last: (PacketNumber, Time),
@@ -312,11 +312,6 @@ impl OpenChunk {
     pub(super) fn open(connection: ConnectionId, frame: &[u8]) -> Result<OpenChunk, Damaged> {
         let bytes = text::unpack(frame, CHUNK_MOST)?;
         Ok(OpenChunk { connection, frame_length: frame.len() as u64, bytes, at: 0, last: Default::default() })
-    }
-
-    /// Bytes that it takes in the file.
-    pub(super) fn frame_length(&self) -> u64 {
-        self.frame_length
     }
 
     /// The next packet.

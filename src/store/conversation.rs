@@ -40,7 +40,7 @@ impl StoreReader {
         limit: usize,
     ) -> anyhow::Result<Vec<Message>> {
         let first = self.message_position(session.number, from)? as i64;
-        let mut statement = self.db().prepare_cached(&format!(
+        let mut statement = self.db.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM message WHERE session = ?1 AND position >= ?2 AND direction = ?3
              ORDER BY position LIMIT ?4",
         ))?;
@@ -50,7 +50,7 @@ impl StoreReader {
         while bytes < PAGE_BYTES
             && let Some(row) = rows.next()?
         {
-            let message = read(row, session, self.limits())?;
+            let message = read(row, session, &self.limits)?;
             bytes += message.raw.len();
             messages.push(message);
         }
@@ -61,9 +61,9 @@ impl StoreReader {
     /// One message of a session, as [`StoreReader::conversation`] reads it.
     pub(super) fn conversation_message(&self, session: &Session, key: RowKey) -> anyhow::Result<Option<Message>> {
         let mut statement =
-            self.db().prepare_cached(&format!("SELECT {COLUMNS} FROM message WHERE id = ? AND session = ?"))?;
+            self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM message WHERE id = ? AND session = ?"))?;
         let mut rows = statement.query(params![key, session.number.0])?;
-        rows.next()?.map(|row| read(row, session, self.limits())).transpose()
+        rows.next()?.map(|row| read(row, session, &self.limits)).transpose()
     }
 
     /// The messages of a session that are linked to an earlier one for this reason, in order, each

@@ -68,7 +68,7 @@ impl StoreReader {
         (first, last): (i64, i64),
         (order, limit): (SortOrder, i64),
     ) -> anyhow::Result<Vec<MessageRow>> {
-        let candidates = self.candidates().candidates(self.db(), filter)?;
+        let candidates = self.candidates.candidates(&self.db, filter)?;
         let Some(candidates) = candidates else {
             return self.select_matching(filter, scope, list, (first, last), (order, limit), None);
         };

@@ -17,19 +17,14 @@ pub(super) struct Merge {
     /// The next packet of each open chunk, by its number and the row of the chunk.
     open: BTreeMap<(PacketNumber, i64), (StoredPacket, OpenChunk)>,
     /// Bytes of the chunks opened so far.
-    read: u64,
+    pub(super) bytes_read: u64,
 }
 
 impl Merge {
     /// Merges chunks that are given in order of their first packet.
     pub(super) fn new(mut chunks: Vec<ChunkId>) -> Merge {
         chunks.reverse();
-        Merge { closed: chunks, open: BTreeMap::new(), read: 0 }
-    }
-
-    /// Bytes of the chunks opened so far.
-    pub(super) fn bytes_read(&self) -> u64 {
-        self.read
+        Merge { closed: chunks, open: BTreeMap::new(), bytes_read: 0 }
     }
 
     /// The next packet; `None` at the end.
@@ -38,7 +33,7 @@ impl Merge {
             && self.open.first_key_value().is_none_or(|((next, _), _)| closed.first <= *next)
         {
             let chunk = packet::open(db, closed.id)?;
-            self.read += chunk.frame_length();
+            self.bytes_read += chunk.frame_length;
             self.closed.pop();
             self.advance(closed.id, chunk)?;
         }

@@ -32,7 +32,7 @@ impl StoreReader {
         visit: &mut dyn FnMut(ChunkNumbers) -> bool,
     ) -> anyhow::Result<()> {
         let sql = "SELECT id, connection, numbers FROM packet_chunk WHERE capture = ? AND id > ? ORDER BY id";
-        let mut statement = self.db().prepare_cached(sql)?;
+        let mut statement = self.db.prepare_cached(sql)?;
         let mut rows = statement.query(params![capture.0, after])?;
         while let Some(row) = rows.next()? {
             let mut columns = Columns::new(row);
@@ -48,7 +48,7 @@ impl StoreReader {
 
     /// The packets of a chunk that `wants` selects, in order.
     pub fn chunk_packets(&self, chunk: i64, wants: &dyn Fn(PacketNumber) -> bool) -> anyhow::Result<Vec<StoredPacket>> {
-        let mut chunk = packet::open(self.db(), chunk)?;
+        let mut chunk = packet::open(&self.db, chunk)?;
         let mut packets = Vec::new();
         while let Some(packet) = chunk.next()? {
             if wants(packet.number) {
@@ -72,7 +72,7 @@ impl StoreReader {
     /// The row of the chunk that holds a packet. Chunks of several connections may span the number.
     /// Their lists of numbers show, without decompression, which one holds it.
     pub(super) fn chunk_of(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<i64>> {
-        let mut statement = self.db().prepare_cached(
+        let mut statement = self.db.prepare_cached(
             "SELECT id, numbers FROM packet_chunk
              WHERE capture = ?1 AND first_number <= ?2 AND last_number >= ?2 ORDER BY first_number DESC",
         )?;

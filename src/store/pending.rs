@@ -49,7 +49,8 @@ pub(super) struct Pending {
     keys: Vec<(ConnectionId, String)>,
     bytes: usize,
     rows: usize,
-    lost: u64,
+    /// Records discarded so far.
+    pub(super) lost: u64,
     unordered: UnorderedSessions,
     /// The last exchange that was written. Later ones have no earlier state in the database
     /// to be deleted.
@@ -84,11 +85,6 @@ impl Pending {
     /// Numbers of rows and bytes that wait, approximately.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.rows, self.bytes)
-    }
-
-    /// Records discarded so far.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost
     }
 
     /// Adds a record, unless there is no room. The bytes of `Plaintext` are compressed already.

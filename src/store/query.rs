@@ -44,7 +44,7 @@ impl StoreReader {
     pub fn method_counts(&self, session: SessionNumber) -> anyhow::Result<Vec<MethodCount>> {
         // Grouped here, because SQLite would sort all messages of the session for it.
         let mut counts: HashMap<Vec<u8>, MethodCount> = HashMap::new();
-        let mut select = self.db().prepare_cached("SELECT kind, method, id FROM message WHERE session = ?")?;
+        let mut select = self.db.prepare_cached("SELECT kind, method, id FROM message WHERE session = ?")?;
         let mut rows = select.query([session.0])?;
         let mut group = Vec::new();
         while let Some(row) = rows.next()? {
@@ -91,7 +91,7 @@ impl StoreReader {
         session: SessionNumber,
         limit: usize,
     ) -> anyhow::Result<Vec<OperationLinks>> {
-        let mut select = self.db().prepare_cached(
+        let mut select = self.db.prepare_cached(
             "SELECT link.operation, link.why FROM link JOIN message ON message.id = link.operation
              WHERE link.operation BETWEEN ? AND ? AND message.session = ? ORDER BY link.operation",
         )?;
@@ -173,7 +173,7 @@ impl StoreReader {
         mut take: impl FnMut(ExchangeNumber, MessageNumber),
     ) -> anyhow::Result<()> {
         let (first, last) = RowKey::all(capture);
-        let mut select = self.db().prepare_cached(
+        let mut select = self.db.prepare_cached(
             "SELECT exchange, id FROM message WHERE id BETWEEN ? AND ? AND exchange IS NOT NULL ORDER BY id",
         )?;
         let mut rows = select.query(params![first, last])?;
@@ -201,7 +201,7 @@ impl StoreReader {
 
     /// The smallest and the largest message number of a session.
     pub fn number_range(&self, session: SessionNumber) -> anyhow::Result<Option<(RowKey, RowKey)>> {
-        let mut select = self.db().prepare_cached("SELECT min(id), max(id) FROM message WHERE session = ?")?;
+        let mut select = self.db.prepare_cached("SELECT min(id), max(id) FROM message WHERE session = ?")?;
         let range: (Option<i64>, Option<i64>) = select.query_row([session.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(range.0.map(RowKey).zip(range.1.map(RowKey)))
     }
@@ -240,7 +240,7 @@ impl StoreReader {
         };
         let last = "SELECT max(position) FROM message WHERE message.session = session.id";
         let sql = format!("SELECT coalesce(sum(({last})), 0) FROM session WHERE {which} AND NOT deleting");
-        let count: i64 = self.db().prepare_cached(&sql)?.query_row([value], |row| row.get(0))?;
+        let count: i64 = self.db.prepare_cached(&sql)?.query_row([value], |row| row.get(0))?;
         Ok(count as u64)
     }
 
@@ -296,7 +296,7 @@ impl StoreReader {
         );
         let (from, to) = if order == SortOrder::Forward { (key.0, last) } else { (first, key.0) };
         let found =
-            self.db().prepare_cached(&next)?.query_row(params![session.0, from, to], |row| row.get(0)).optional()?;
+            self.db.prepare_cached(&next)?.query_row(params![session.0, from, to], |row| row.get(0)).optional()?;
         Ok(match (found, order) {
             (Some(position), _) => position,
             (None, SortOrder::Forward) => self.message_count(Scope::Session(session))? as i64 + 1,
@@ -330,7 +330,7 @@ impl StoreReader {
         let sql = format!(
             "SELECT {columns}{more_columns} FROM message WHERE {which} BETWEEN ?1 AND ?2 ORDER BY {by} {order} LIMIT ?3"
         );
-        let mut statement = self.db().prepare_cached(&sql)?;
+        let mut statement = self.db.prepare_cached(&sql)?;
         let mut rows = statement.query(parameters)?;
         while let Some(row) = rows.next()? {
             if !take(row)? {
@@ -353,7 +353,7 @@ impl StoreReader {
                 }
             }
         }
-        Ok(small.with_text(text, rules, self.limits()))
+        Ok(small.with_text(text, rules, &self.limits))
     }
 }
 

@@ -41,10 +41,10 @@ const STEPS: usize = 4 << 20;
 /// delays a writer.
 pub struct StoreReader {
     // Declared before the file, so that it is closed before a temporary file is removed.
-    db: Database,
+    pub(super) db: Database,
     place: DatabaseFile,
-    limits: Limits,
-    candidates: CandidateCache,
+    pub(super) limits: Limits,
+    pub(super) candidates: CandidateCache,
     last_chunk: RefCell<Option<LastChunk>>,
 }
 
@@ -91,18 +91,6 @@ impl StoreReader {
     /// The file that is read.
     pub fn place(&self) -> &DatabaseFile {
         &self.place
-    }
-
-    pub(super) fn db(&self) -> &Database {
-        &self.db
-    }
-
-    pub(super) fn candidates(&self) -> &CandidateCache {
-        &self.candidates
-    }
-
-    pub(super) fn limits(&self) -> &Limits {
-        &self.limits
     }
 
     /// A number that changes whenever somebody else commits. A view that follows a recording

@@ -79,7 +79,7 @@ impl StoreReader {
             let connections = self.connection_sizes(capture)?;
             for session in sessions {
                 let texts: i64 = self
-                    .db()
+                    .db
                     .prepare_cached(
                         "SELECT coalesce(sum(octet_length(text) + ?2), 0)
                          FROM message JOIN message_text USING (id) WHERE session = ?1",
@@ -117,7 +117,7 @@ impl StoreReader {
 
     /// Bytes of the database file, and how many of them are free for new recordings.
     pub fn space(&self) -> anyhow::Result<(u64, u64)> {
-        let number = |pragma: &str| self.db().pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+        let number = |pragma: &str| self.db.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
         let page = number("page_size")?;
         Ok(((number("page_count")? * page) as u64, (number("freelist_count")? * page) as u64))
     }

@@ -142,8 +142,8 @@ impl PacketMasker {
 pub fn count_secrets(place: &DatabaseFile, rules: &MaskRules<'_>, now: Time) -> anyhow::Result<MaskCounts> {
     let reader = StoreReader::open(place)?;
     let mut counts = MaskCounts::default();
-    for capture in captures(reader.db())?.iter().filter(|capture| !capture.is_live(now)) {
-        counts.add(Sweep { db: reader.db(), capture: capture.id, rules, writes: false }.run(capture)?);
+    for capture in captures(&reader.db)?.iter().filter(|capture| !capture.is_live(now)) {
+        counts.add(Sweep { db: &reader.db, capture: capture.id, rules, writes: false }.run(capture)?);
     }
     Ok(counts)
 }

@@ -36,9 +36,9 @@ impl StoreReader {
         let computed =
             "SELECT latency, answers FROM message WHERE session = ? AND direction = 1 AND answers IS NOT NULL
             ORDER BY latency DESC, id LIMIT 1";
-        let mut found = self.db().prepare_cached(stored)?.query_row([session.number.0], read).optional()?;
+        let mut found = self.db.prepare_cached(stored)?.query_row([session.number.0], read).optional()?;
         if found.is_none() {
-            found = self.db().prepare_cached(computed)?.query_row([session.number.0], read).optional()?;
+            found = self.db.prepare_cached(computed)?.query_row([session.number.0], read).optional()?;
         }
         let slowest =
             |(latency, request): (i64, i64)| SlowestRequest { latency, request: MessageNumber(request as u64) };
@@ -48,7 +48,7 @@ impl StoreReader {
     /// The number of calls of tools.
     pub fn tool_calls(&self, session: SessionNumber) -> Result<u64> {
         let stored: Option<i64> = self
-            .db()
+            .db
             .prepare_cached("SELECT tool_calls FROM session WHERE id = ?")?
             .query_row([session.0], |row| row.get(0))
             .optional()?
@@ -57,7 +57,7 @@ impl StoreReader {
             WHERE session = ? AND kind = 0 AND direction = 0 AND method = 'tools/call'";
         Ok(match stored {
             Some(calls) => calls,
-            None => self.db().prepare_cached(computed)?.query_row([session.0], |row| row.get(0))?,
+            None => self.db.prepare_cached(computed)?.query_row([session.0], |row| row.get(0))?,
         } as u64)
     }
 
@@ -65,7 +65,7 @@ impl StoreReader {
     pub fn was_called(&self, session: SessionNumber, tool: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM message
             WHERE session = ? AND kind = 0 AND direction = 0 AND method = 'tools/call' AND subject = ?)";
-        Ok(self.db().prepare_cached(sql)?.query_row(params![session.0, tool], |row| row.get(0))?)
+        Ok(self.db.prepare_cached(sql)?.query_row(params![session.0, tool], |row| row.get(0))?)
     }
 
     /// The tools that the client called, each once, and at most `limit` of them.
@@ -73,7 +73,7 @@ impl StoreReader {
     pub fn called_tools(&self, session: SessionNumber, limit: usize) -> Result<BTreeSet<String>> {
         let sql = "SELECT DISTINCT subject FROM message WHERE session = ? AND kind = 0 AND direction = 0
             AND method = 'tools/call' AND subject IS NOT NULL LIMIT ?";
-        let mut statement = self.db().prepare_cached(sql)?;
+        let mut statement = self.db.prepare_cached(sql)?;
         let tools = statement.query_map(params![session.0, limit as i64], |row| row.get(0))?;
         Ok(tools.collect::<Result<_, _>>()?)
     }
@@ -82,14 +82,14 @@ impl StoreReader {
     pub fn last_success(&self, session: SessionNumber) -> Result<Option<Time>> {
         let sql = "SELECT time FROM message WHERE session = ? AND kind IN (2, 3) AND direction = 1
             AND status NOT IN (2, 3) ORDER BY position DESC LIMIT 1";
-        Ok(self.db().prepare_cached(sql)?.query_row([session.0], |row| row.get(0).map(Time)).optional()?)
+        Ok(self.db.prepare_cached(sql)?.query_row([session.0], |row| row.get(0).map(Time)).optional()?)
     }
 
     /// The number of the server's responses that report a failure, and the first `limit` of them.
     pub fn failures(&self, session: SessionNumber, limit: usize) -> Result<(u64, Vec<Message>)> {
         const FAILED: &str = "session = ? AND direction = 1 AND kind IN (2, 3) AND status IN (2, 3)";
         let count = format!("SELECT count(*) FROM message WHERE {FAILED}");
-        let count: i64 = self.db().prepare_cached(&count)?.query_row([session.0], |row| row.get(0))?;
+        let count: i64 = self.db.prepare_cached(&count)?.query_row([session.0], |row| row.get(0))?;
         Ok((count as u64, self.messages_where(&format!("{FAILED} ORDER BY position LIMIT ?"), session, limit)?))
     }
 

@@ -87,7 +87,7 @@ impl StoreReader {
                 Some(capture) if capture.id == id => capture,
                 _ => Arc::new(self.capture(id)?.ok_or(Damaged("a session"))?),
             };
-            let connections = session::read_connections(self.db(), session.number)?;
+            let connections = session::read_connections(&self.db, session.number)?;
             session.connections = connections.into_iter().map(|key| ConnectionId(key.number() as u32)).collect();
             last = Some(Arc::clone(&capture));
             listed.push(ListedSession { session, capture, findings, is_pinned, latency });
@@ -98,7 +98,7 @@ impl StoreReader {
     /// The latencies of a session that an earlier version wrote.
     fn sampled_latencies(&self, session: SessionNumber) -> anyhow::Result<LatencyHistogram> {
         let mut latencies = LatencyHistogram::default();
-        let mut select = self.db().prepare_cached(
+        let mut select = self.db.prepare_cached(
             "SELECT latency FROM message
              WHERE session = ? AND position BETWEEN 1 AND ? AND answers IS NOT NULL AND latency IS NOT NULL",
         )?;

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A spill file that a writer fills. The file is locked as long as the connection is open.
 pub(super) struct Spill {
-    place: DatabaseFile,
+    pub(super) place: DatabaseFile,
 }
 
 impl Spill {
@@ -39,10 +39,6 @@ impl Spill {
         let db = migrate::open_alone(&place, PATIENCE)?;
         let capture = capture::insert(&db, info)?;
         Ok((Spill { place }, db, capture))
-    }
-
-    pub(super) fn place(&self) -> &DatabaseFile {
-        &self.place
     }
 
     /// Bytes of the file, with those that SQLite has not moved to it yet.

@@ -60,7 +60,7 @@ impl StoreReader {
     ) -> Result<()> {
         let mut unfinished: Option<(Time, Vec<u8>)> = None;
         let mut chunks = Merge::new(self.stderr_chunks(capture, pipes, from_position.packet)?);
-        while let Some(packet) = chunks.next(self.db())? {
+        while let Some(packet) = chunks.next(&self.db)? {
             let (LinkType::PIPE, Some((_, PipeEvent::Data(Pipe::Stderr, bytes)))) =
                 (packet.link, pipe::decode(&packet.data))
             else {
@@ -123,7 +123,7 @@ impl StoreReader {
              WHERE connection = ? AND stderr IS NOT 0";
         let key = RowKey::new(capture, connection.0.into());
         let (mut count, unknown): (i64, i64) =
-            self.db().prepare_cached(known)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.db.prepare_cached(known)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if unknown > 0 {
             count = 0;
             self.visit_stderr(pipes, LinePosition::default(), &mut |_, next| {

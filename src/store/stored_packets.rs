@@ -69,6 +69,6 @@ impl Source for StoredPackets {
     }
 
     fn progress(&self) -> (u64, Option<u64>) {
-        (self.merge.bytes_read(), Some(self.total))
+        (self.merge.bytes_read, Some(self.total))
     }
 }

@@ -159,7 +159,7 @@ impl Writer {
 
     /// The file beside the database that is written, because another program has it locked.
     pub fn spill_file(&self) -> Option<&Path> {
-        self.spill.as_ref().map(|spill| spill.place().path())
+        self.spill.as_ref().map(|spill| spill.place.path())
     }
 
     /// Goes on in a new database in the place of a [deleted](Writer::is_deleted) one, as a new
@@ -206,7 +206,7 @@ impl Writer {
 
     /// The counts so far.
     pub fn counts(&self) -> Counts {
-        let lost = self.counts.lost + self.pending.lost();
+        let lost = self.counts.lost + self.pending.lost;
         Counts { packet_counts: self.packets.counts(), lost, ..self.counts }
     }
 

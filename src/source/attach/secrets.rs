@@ -119,11 +119,6 @@ impl SecretTap {
         Ok(SecretTap { probe, notes, texts: TextTap::new() })
     }
 
-    /// Bytes of text above TLS recorded and lost so far.
-    pub fn text_counts(&self) -> Counts {
-        self.texts.counts()
-    }
-
     /// Appends the lines of the secrets that passed since the last call, and takes the text.
     /// Returns whether nothing was left.
     fn take(&mut self, lines: &mut Vec<u8>) -> bool {
@@ -247,7 +242,7 @@ impl<S: Source> WithSecrets<S> {
 
     /// Bytes of text above TLS recorded and lost so far.
     pub fn text_counts(&self) -> Counts {
-        self.taken.as_ref().map(|taken| taken.tap.text_counts()).unwrap_or_default()
+        self.taken.as_ref().map(|taken| taken.tap.texts.made.counts).unwrap_or_default()
     }
 }
 

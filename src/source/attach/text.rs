@@ -19,7 +19,7 @@ use super::recording::{Counts, clock_offset, wall};
 use crate::capture::{Packet, PacketNumber, Time, above_tls};
 use crate::source::batch::Batch;
 use crate::source::now;
-use crate::source::tape::{ACK, FIN, Flow, PSH};
+use crate::source::tape::{ACK, CLOSING, Flow, PSH};
 
 /// Looks at the ring between two looks at what was lost: one second.
 const LOSS_CHECK: u32 = 50;
@@ -37,7 +37,7 @@ pub(super) struct TextTap {
     with_secrets: HashSet<SslConnection>,
     /// Connections of processes that ended, with the time.
     ended: Vec<(SslConnection, u64)>,
-    made: MadeSegments,
+    pub(super) made: MadeSegments,
     /// Nanoseconds from the clock of the events to that of the system.
     clock: i64,
     looks: u32,
@@ -54,12 +54,13 @@ struct OpenText {
 
 /// Segments that were made and not delivered.
 #[derive(Default)]
-struct MadeSegments {
+pub(super) struct MadeSegments {
     batch: Batch,
     /// The segment made last. Its memory is used again.
     packet: Vec<u8>,
     delivered: usize,
-    counts: Counts,
+    /// Bytes recorded and lost so far.
+    pub(super) counts: Counts,
 }
 
 /// The two directions, by index of [`OpenText::next`].
@@ -69,11 +70,6 @@ const WRITTEN: usize = 1;
 impl TextTap {
     pub(super) fn new() -> TextTap {
         TextTap { clock: clock_offset(), ..TextTap::default() }
-    }
-
-    /// Bytes of text recorded and lost so far.
-    pub(super) fn counts(&self) -> Counts {
-        self.made.counts
     }
 
     /// A secret passed inside a call with this `SSL`.
@@ -217,7 +213,7 @@ impl MadeSegments {
 
     /// Ends a connection.
     fn end(&mut self, text: &mut OpenText, time: Time) {
-        for (sender, flags) in [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] {
+        for (sender, flags) in CLOSING {
             self.segment(&mut text.flow, sender, flags, time, b"");
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::source::reader::CaptureFileReader;
-use crate::source::tape::SYN;
+use crate::source::tape::OPENING;
 use crate::source::{Item, Source};
 
 /// The pipe events of an import, in short, and its damage.
@@ -117,7 +117,7 @@ fn entries_before_damage_are_read() {
         let mut builder = ImportBuilder::default();
         har::read(&text, &mut builder);
         // The flags of TCP, behind a header of IPv4.
-        let opened = builder.packets.iter().filter(|(.., packet)| packet[33] == SYN).count();
+        let opened = builder.packets.iter().filter(|(.., packet)| packet[33] == OPENING[0].1).count();
         assert_eq!(opened, exchanges, "{text}");
         let damage = builder.finish().damage;
         assert_eq!(damage.first().map(|(_, reason)| &reason[..8]), line, "{damage:?}");

@@ -6,32 +6,38 @@ use crate::capture::LinkType;
 
 /// Bytes of one segment: the data that fits an IP packet with its headers (RFC 791 section 3.1: a
 /// total length of 16 bits).
-pub(in crate::source) const SEGMENT: usize = 60_000;
+pub(crate) const SEGMENT: usize = 60_000;
 
 /// Bytes of the header of TCP without options.
 const TCP: usize = 20;
 
-pub(in crate::source) const SYN: u8 = 0x02;
-pub(in crate::source) const PSH: u8 = 0x08;
-pub(in crate::source) const ACK: u8 = 0x10;
-pub(in crate::source) const FIN: u8 = 0x01;
+pub(crate) const SYN: u8 = 0x02;
+pub(crate) const PSH: u8 = 0x08;
+pub(crate) const ACK: u8 = 0x10;
+pub(crate) const FIN: u8 = 0x01;
+
+/// The segments that open a connection: their senders (the client is 0) and flags.
+pub(crate) const OPENING: [(usize, u8); 3] = [(0, SYN), (1, SYN | ACK), (0, ACK)];
+
+/// The segments that close a connection.
+pub(crate) const CLOSING: [(usize, u8); 3] = [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)];
 
 /// A connection: its endpoints, client first, and the next sequence number of each.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::source) struct Flow {
+pub(crate) struct Flow {
     ends: [SocketAddr; 2],
     next: [u32; 2],
 }
 
 impl Flow {
-    pub(in crate::source) fn new(client: SocketAddr, server: SocketAddr) -> Flow {
+    pub(crate) fn new(client: SocketAddr, server: SocketAddr) -> Flow {
         // A mapped address (`::ffff:127.0.0.1`) is written as the IPv4 address.
         let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
         Flow { ends, next: [0, 0] }
     }
 
     /// Skips the sequence numbers of lost bytes, as in a capture that lost packets.
-    pub(in crate::source) fn skip(&mut self, lost: [u64; 2]) {
+    pub(crate) fn skip(&mut self, lost: [u64; 2]) {
         for (next, lost) in self.next.iter_mut().zip(lost) {
             *next = next.wrapping_add(lost as u32);
         }
@@ -39,13 +45,7 @@ impl Flow {
 
     /// Replaces `packet` by the next segment of one sender, as an IP packet. It acknowledges all
     /// that the other side has sent so far.
-    pub(in crate::source) fn segment(
-        &mut self,
-        sender: usize,
-        flags: u8,
-        bytes: &[u8],
-        packet: &mut Vec<u8>,
-    ) -> LinkType {
+    pub(crate) fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8], packet: &mut Vec<u8>) -> LinkType {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
         let length = TCP + bytes.len();
         packet.clear();

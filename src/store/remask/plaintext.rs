@@ -3,21 +3,16 @@
 //! The rows hold the bytes of each side without times. So the client's bytes come first, and every
 //! packet of the server acknowledges all of them.
 
-use std::net::Ipv4Addr;
-
 use rusqlite::params;
 
 use super::Sweep;
-use crate::capture::{Limits, LinkType, PacketNumber, Time};
-use crate::decode::ConnectionId;
+use crate::capture::{Limits, Packet, PacketNumber, Time};
+use crate::source::tape::{ACK, Flow, OPENING, SEGMENT};
 use crate::store::chunk::StoredPacket;
 use crate::store::text;
 
 /// Bytes of the headers of IPv4 and TCP.
 const HEADERS: usize = 40;
-
-/// The most bytes in one packet (RFC 791 section 3.1: a total length of 16 bits).
-const SEGMENT: usize = 60_000;
 
 /// A row of the table.
 struct PlaintextRow {
@@ -45,26 +40,30 @@ impl Sweep<'_> {
     fn connection(&self, streams: &[(i64, i64, bool)]) -> anyhow::Result<u64> {
         let sql = "SELECT start, data FROM plaintext WHERE stream = ? ORDER BY start";
         let mut pieces: Vec<PlaintextRow> = Vec::new();
-        let mut packets = vec![segment(1, false, [0, 0], SYN, &[]), segment(2, true, [0, 1], SYN | ACK, &[])];
+        let mut flow = Flow::new(([127, 0, 0, 1], 40_000).into(), ([127, 0, 0, 2], 80).into());
+        let mut packets = Vec::new();
+        for (sender, flags) in OPENING {
+            packets.push(segment(&mut flow, packets.len(), sender, flags, &[]));
+        }
         let mut ends = [0u64; 2];
         for (_, stream, is_server) in streams {
             let rows: Vec<(i64, Vec<u8>)> = self.rows(sql, *stream, |row| Ok((row.get(0)?, row.get(1)?)))?;
             for (start, frame) in rows {
                 let bytes = text::unpack(&frame, Limits::default().message)?;
-                for (index, part) in bytes.chunks(SEGMENT).enumerate() {
-                    let at = start as u64 + (index * SEGMENT) as u64;
-                    let acknowledged = if *is_server { ends[0] + 1 } else { 1 };
-                    let number = packets.len() as u64 + 1;
-                    packets.push(segment(number, *is_server, [at + 1, acknowledged], ACK, part));
+                let sender = usize::from(*is_server);
+                let mut skipped = [0; 2];
+                skipped[sender] = (start as u64).wrapping_sub(ends[sender]);
+                flow.skip(skipped);
+                for part in bytes.chunks(SEGMENT) {
+                    packets.push(segment(&mut flow, packets.len(), sender, ACK, part));
                 }
-                let side = usize::from(*is_server);
-                ends[side] = ends[side].max(start as u64 + bytes.len() as u64);
+                ends[sender] = (start as u64).saturating_add(bytes.len() as u64);
                 pieces.push(PlaintextRow { stream: *stream, start: start as u64, bytes });
             }
         }
         let masked = self.decoded(&mut packets.into_iter().map(Ok))?;
         let mut packer = text::Packer::new()?;
-        let (mut number, mut changed) = (2, 0);
+        let (mut number, mut changed) = (OPENING.len() as u64, 0);
         for PlaintextRow { stream, start, bytes } in pieces {
             let mut after = Vec::with_capacity(bytes.len());
             for part in bytes.chunks(SEGMENT) {
@@ -83,38 +82,11 @@ impl Sweep<'_> {
     }
 }
 
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
-
-/// A TCP segment in a packet of its own. `numbers` are its sequence number and its acknowledgment,
-/// counted from the start of each side.
-fn segment(number: u64, is_server: bool, numbers: [u64; 2], flags: u8, payload: &[u8]) -> StoredPacket {
-    let length = (HEADERS + payload.len()) as u16;
-    let mut addresses = [(Ipv4Addr::new(127, 0, 0, 1), 40_000u16), (Ipv4Addr::new(127, 0, 0, 2), 80)];
-    if is_server {
-        addresses.reverse();
-    }
-    let [from, to] = addresses;
-    let mut data = Vec::with_capacity(length.into());
-    data.extend_from_slice(&[0x45, 0]);
-    data.extend_from_slice(&length.to_be_bytes());
-    // No identification, no fragment; 64 hops, TCP; the checksum is not examined.
-    data.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
-    data.extend(from.0.octets().into_iter().chain(to.0.octets()));
-    data.extend(from.1.to_be_bytes().into_iter().chain(to.1.to_be_bytes()));
-    numbers.iter().for_each(|number| data.extend_from_slice(&(*number as u32).to_be_bytes()));
-    // A header of 20 bytes, the largest window.
-    data.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    data.extend_from_slice(payload);
-    StoredPacket {
-        number: PacketNumber(number),
-        time: Time(number as i64),
-        link: LinkType::RAW,
-        interface: 0,
-        original_length: length.into(),
-        data,
-        connection: ConnectionId::default(),
-        segment: None,
-        masked: false,
-    }
+/// The next segment of one side, in a packet of its own.
+fn segment(flow: &mut Flow, packets: usize, sender: usize, flags: u8, payload: &[u8]) -> StoredPacket {
+    let mut data = Vec::new();
+    let link = flow.segment(sender, flags, payload, &mut data);
+    let (number, original_length) = (packets as u64 + 1, data.len() as u32);
+    let (number, time) = (PacketNumber(number), Time(number as i64));
+    StoredPacket::new(&Packet { number, time, link, interface: 0, original_length, data: &data }, Vec::new())
 }

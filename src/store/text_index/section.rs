@@ -187,7 +187,7 @@ impl SectionBuilder {
 
     fn end_block(&mut self) {
         let Some(mut block) = self.open.take() else { return };
-        let members = self.trigrams.members();
+        let members = &self.trigrams.members;
         // Short texts have few repetitions.
         block.is_opaque |= self.filled >= self.block_size && members.len() > self.filled / self.bytes_a_trigram;
         if !block.is_opaque {

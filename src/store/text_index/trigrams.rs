@@ -36,7 +36,7 @@ fn trigram(bytes: &[u8]) -> u32 {
 /// A set of trigrams that is emptied quickly.
 pub(super) struct TrigramSet {
     bits: Vec<u64>,
-    members: Vec<u32>,
+    pub(super) members: Vec<u32>,
 }
 
 impl TrigramSet {
@@ -55,10 +55,6 @@ impl TrigramSet {
                 self.members.push(last);
             }
         }
-    }
-
-    pub(super) fn members(&self) -> &[u32] {
-        &self.members
     }
 
     pub(super) fn clear(&mut self) {

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::SentPiece;
 use crate::capture::Time;
 use crate::source::imports::ImportBuilder;
-use crate::source::tape::{ACK, FIN, Flow, PSH, SEGMENT, SYN};
+use crate::source::tape::{ACK, CLOSING, Flow, OPENING, PSH, SEGMENT};
 
 /// The first port of clients (RFC 6335 section 6: dynamic ports).
 const FIRST_PORT: u16 = 49_152;
@@ -66,7 +66,7 @@ impl MadeConnections {
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
         let mut flow = Flow::new(SocketAddr::new(address, port), server);
-        for (sender, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
+        for (sender, flags) in OPENING {
             builder.segment(&mut flow, time, sender, flags, b"");
         }
         flow
@@ -79,7 +79,7 @@ impl MadeConnections {
 }
 
 fn close((mut flow, time): MadeConnection, builder: &mut ImportBuilder) {
-    for (sender, flags) in [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] {
+    for (sender, flags) in CLOSING {
         builder.segment(&mut flow, time, sender, flags, b"");
     }
 }
