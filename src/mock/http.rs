@@ -41,7 +41,8 @@ pub fn serve(server: &RecordedServer, address: &str, names: &[String], stop: &Re
         );
     }
     let (send, events) = bounded(AHEAD);
-    let guard = Arc::new(Guard::new(names, server.script().recording.session.protocol_version.clone()));
+    let guard =
+        Arc::new(Guard { names: names.to_vec(), revision: server.script().recording.session.protocol_version.clone() });
     thread::Builder::new()
         .name("accept".to_owned())
         .spawn(move || {

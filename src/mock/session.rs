@@ -170,6 +170,15 @@ pub struct Session {
     pub notes: Vec<String>,
 }
 
+/// A text of the client that is being taken.
+struct ReceivedText<'a> {
+    server: &'a RecordedServer,
+    ledger: &'a mut Ledger,
+    post: Post,
+    now: Duration,
+    summary: InputSummary,
+}
+
 impl Session {
     /// A session before the client's first message.
     pub fn new(server: &RecordedServer, now: Duration) -> Session {
@@ -195,51 +204,43 @@ impl Session {
         post: Post,
         now: Duration,
     ) -> InputSummary {
-        let mut summary = InputSummary::default();
+        let mut input = ReceivedText { server, ledger, post, now, summary: InputSummary::default() };
         let parsed = messages::parse(text);
         let is_batch = matches!(&parsed, JsonRpcText::Batch(members) if !members.is_empty());
         self.batches.insert(post, Batch { unanswered: 1, answers: is_batch.then(Vec::new), cut: None });
-        match parsed {
+        let fault = match parsed {
             JsonRpcText::Single(envelope) => {
-                self.message(server, ledger, (text, &envelope), post, now, &mut summary);
+                self.message(&mut input, text, &envelope);
+                None
             }
             JsonRpcText::Batch(members) if is_batch => {
                 for (range, member) in members {
                     match (text.get(range), member) {
-                        (Some(text), Ok(envelope)) => {
-                            self.message(server, ledger, (text, &envelope), post, now, &mut summary);
-                        }
+                        (Some(text), Ok(envelope)) => self.message(&mut input, text, &envelope),
                         // JSON-RPC 2.0 section 6: each invalid member of a batch gets a response of
                         // its own.
-                        _ => self.refuse(
-                            ledger,
-                            post,
-                            INVALID_REQUEST,
-                            "a member of the batch is not a JSON-RPC message",
-                            &mut summary,
-                        ),
+                        _ => {
+                            self.refuse(&mut input, INVALID_REQUEST, "a member of the batch is not a JSON-RPC message")
+                        }
                     }
                 }
+                None
             }
-            JsonRpcText::Batch(_) => {
-                self.refuse(ledger, post, INVALID_REQUEST, "the batch is empty", &mut summary);
-                summary.is_invalid = true;
-            }
-            JsonRpcText::Invalid(fault) => {
-                let (code, why) = match fault {
-                    InvalidText::NotUtf8(_) | InvalidText::NotJson(..) => (PARSE_ERROR, "not JSON"),
-                    InvalidText::TooDeep => (INVALID_REQUEST, "nested too deeply"),
-                    InvalidText::NotAMessage => (INVALID_REQUEST, "not a JSON-RPC message"),
-                };
-                self.refuse(ledger, post, code, why, &mut summary);
-                summary.is_invalid = true;
-            }
+            JsonRpcText::Batch(_) => Some((INVALID_REQUEST, "the batch is empty")),
+            JsonRpcText::Invalid(InvalidText::NotUtf8(_) | InvalidText::NotJson(..)) => Some((PARSE_ERROR, "not JSON")),
+            JsonRpcText::Invalid(InvalidText::TooDeep) => Some((INVALID_REQUEST, "nested too deeply")),
+            JsonRpcText::Invalid(InvalidText::NotAMessage) => Some((INVALID_REQUEST, "not a JSON-RPC message")),
+        };
+        if let Some((code, why)) = fault {
+            self.refuse(&mut input, code, why);
+            input.summary.is_invalid = true;
         }
         // Parsing is complete.
-        match summary.requests {
+        match input.summary.requests {
             0 => drop(self.batches.remove(&post)),
             _ => self.finish_request(post, None),
         }
+        let summary = input.summary;
         self.advance(server, now);
         summary
     }
@@ -263,51 +264,45 @@ impl Session {
         self.batches.remove(&post);
     }
 
-    fn message(
-        &mut self,
-        server: &RecordedServer,
-        ledger: &mut Ledger,
-        (text, envelope): (&[u8], &Envelope),
-        post: Post,
-        now: Duration,
-        summary: &mut InputSummary,
-    ) {
+    fn message(&mut self, input: &mut ReceivedText<'_>, text: &[u8], envelope: &Envelope) {
         let of = |range: &Option<Range<usize>>| messages::slice(text, range);
         let (method, params) = (envelope.method_name.as_deref().unwrap_or_default(), of(&envelope.params));
         match envelope.kind {
             Some(Kind::Request) => {
-                let id = of(&envelope.id).unwrap_or("null");
-                summary.requests += 1;
-                summary.opens |= method == "initialize";
-                if let Some(batch) = self.batches.get_mut(&post) {
-                    batch.unanswered += 1;
-                }
-                let fault = server.fault(text);
-                self.request(server, ledger, (method, params, id), fault, (post, now));
+                input.summary.opens |= method == "initialize";
+                self.count_request(input);
+                let fault = input.server.fault(text);
+                self.request(input, (method, params, of(&envelope.id).unwrap_or("null")), fault);
             }
-            Some(Kind::Notification) => self.notification(server, ledger, method, params, post, now),
+            Some(Kind::Notification) => self.notification(input, method, params),
             Some(Kind::Response | Kind::Error) => {
                 let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
                 let Some((playback, request)) = id.and_then(|id| self.server_requests.remove(&id)) else {
-                    ledger.unexpected("a response without a request".to_owned());
-                    return;
+                    return input.ledger.unexpected("a response without a request".to_owned());
                 };
                 if let Some(playback) = self.playbacks.iter_mut().find(|known| known.number == playback) {
-                    playback.answered(request, now);
+                    playback.answered(request, input.now);
                 }
             }
-            Some(Kind::Invalid) | None => self.refuse(ledger, post, INVALID_REQUEST, "not a JSON-RPC message", summary),
+            Some(Kind::Invalid) | None => self.refuse(input, INVALID_REQUEST, "not a JSON-RPC message"),
+        }
+    }
+
+    fn count_request(&mut self, input: &mut ReceivedText<'_>) {
+        input.summary.requests += 1;
+        if let Some(batch) = self.batches.get_mut(&input.post) {
+            batch.unanswered += 1;
         }
     }
 
     fn request(
         &mut self,
-        server: &RecordedServer,
-        ledger: &mut Ledger,
+        input: &mut ReceivedText<'_>,
         (method, params, id): (&str, Option<&str>, &str),
         fault: InjectedFault,
-        (post, now): (Post, Duration),
     ) {
+        let ReceivedText { server, ledger, post, now, .. } = input;
+        let (post, now) = (*post, *now);
         self.era = match method {
             // A handshake that the recording contains is played as recorded.
             "initialize" | "server/discover" if server.script().has(method) => Some(server.script().era()),
@@ -373,15 +368,7 @@ impl Session {
         self.answer(&fault, (post, id), Answer::of(text, Some(code)), now);
     }
 
-    fn notification(
-        &mut self,
-        server: &RecordedServer,
-        ledger: &mut Ledger,
-        method: &str,
-        params: Option<&str>,
-        post: Post,
-        now: Duration,
-    ) {
+    fn notification(&mut self, input: &mut ReceivedText<'_>, method: &str, params: Option<&str>) {
         // 2025-11-25 basic/utilities/cancellation: receivers "SHOULD … not send a response for the
         // cancelled request".
         if let Some(id) =
@@ -390,16 +377,16 @@ impl Session {
             self.cancel(id);
         }
         let label = matching::label(method, params);
-        let era = self.era(server);
-        let EraScript { script, matcher } = server.script_for(era);
+        let era = self.era(input.server);
+        let EraScript { script, matcher } = input.server.script_for(era);
         match matcher.find(&mut self.used[era as usize], false, &label, params) {
             Some((turn, fit)) => {
-                ledger.used(script, turn, fit);
-                self.start(Playback::new(era, Some(turn), None, None, post, now));
+                input.ledger.used(script, turn, fit);
+                self.start(Playback::new(era, Some(turn), None, None, input.post, input.now));
             }
             // A client of the older era sends this to every server.
             None if method == "notifications/initialized" => {}
-            None => ledger.unexpected(method.to_owned()),
+            None => input.ledger.unexpected(method.to_owned()),
         }
     }
 
@@ -412,15 +399,12 @@ impl Session {
         self.cancel_held(id);
     }
 
-    fn refuse(&mut self, ledger: &mut Ledger, post: Post, code: i64, why: &str, summary: &mut InputSummary) {
-        ledger.invalid += 1;
-        summary.requests += 1;
-        if let Some(batch) = self.batches.get_mut(&post) {
-            batch.unanswered += 1;
-        }
+    fn refuse(&mut self, input: &mut ReceivedText<'_>, code: i64, why: &str) {
+        input.ledger.invalid += 1;
+        self.count_request(input);
         // JSON-RPC 2.0 section 5: if the id could not be detected, "it MUST be Null".
         let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": why}});
-        self.finish_request(post, Some(Answer::of(error.to_string(), Some(code))));
+        self.finish_request(input.post, Some(Answer::of(error.to_string(), Some(code))));
     }
 
     fn start(&mut self, mut playback: Playback) {

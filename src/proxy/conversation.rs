@@ -80,8 +80,7 @@ pub(super) struct Rewriter {
     rules: HeadRules,
     /// The server that the last request to a forward proxy named.
     pub(super) origin: Option<Origin>,
-    /// Host and port that a client of a forward proxy wants a tunnel to. Its request is not
-    /// forwarded.
+    /// Host and port that a client wants a tunnel to. Its request is not forwarded.
     pub(super) tunnel_to: Option<String>,
     /// A response asked for a log-in.
     pub(super) asks_login: bool,

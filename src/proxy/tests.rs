@@ -175,13 +175,13 @@ fn redirects_past_the_proxy_are_reported_once() {
         conversation.take(ServerToClient, &mut out);
         assert_eq!(String::from_utf8_lossy(&out), answer);
         assert_eq!(
-            conversation.bypass(),
+            conversation.rewriter.bypass.take(),
             away.then(|| {
                 // It is printed, so its secrets are masked.
                 place.replace("code=abc", "code=***").replace("token=d", "token=*")
             })
         );
-        assert_eq!(conversation.bypass(), None);
+        assert_eq!(conversation.rewriter.bypass.take(), None);
     }
 }
 

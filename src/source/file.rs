@@ -111,7 +111,9 @@ impl Files {
         }
         let Some(path) = self.waiting.pop_front() else { return Ok(false) };
         let follow = self.follow && self.waiting.is_empty() && regular_length(&path)?.is_some();
-        self.current = Some(open(&path, follow, self.convert)?.continuing(self.packets, self.interfaces));
+        let mut reader = open(&path, follow, self.convert)?;
+        (reader.packets, reader.interfaces) = (self.packets, self.interfaces);
+        self.current = Some(reader);
         Ok(true)
     }
 }
@@ -159,7 +161,9 @@ fn regular_length(path: &Path) -> anyhow::Result<Option<u64>> {
 fn open(path: &Path, follow: bool, convert: Convert) -> anyhow::Result<CaptureFileReader<Input>> {
     let name = if is_standard_input(path) { "standard input".into() } else { path.display().to_string() };
     if !follow && let Some(Import { capture, damage }) = import(path, convert)? {
-        return Ok(CaptureFileReader::new(name, Input::Made(Cursor::new(capture))).with_damage(damage));
+        let mut reader = CaptureFileReader::new(name, Input::Made(Cursor::new(capture)));
+        reader.known_damage = damage.into();
+        return Ok(reader);
     }
     let input = Input::open(path).map_err(|error| cannot_open(path, &error))?;
     let follow = follow && input.is_plain();

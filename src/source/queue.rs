@@ -164,16 +164,13 @@ impl Queue {
         }
     }
 
-    /// No more batches will be added.
-    pub(super) fn end(&self) {
-        self.lock().ended = true;
+    /// No more batches will be added. A server that has ended has totals.
+    pub(super) fn end(&self, totals: Option<PassedTotals>) {
+        let mut queued = self.lock();
+        queued.totals = totals.or(queued.totals);
+        queued.ended = true;
+        drop(queued);
         self.notify();
-    }
-
-    /// The server has ended: no more batches will be added, and these are the totals.
-    pub(super) fn end_with(&self, totals: PassedTotals) {
-        self.lock().totals = Some(totals);
-        self.end();
     }
 
     /// Whether no more batches will be added.
@@ -434,7 +431,7 @@ mod tests {
                 passing.store(false, Ordering::Relaxed);
                 flood.join().unwrap();
                 queue.yield_processors();
-                queue.end();
+                queue.end(None);
             });
         });
     }

@@ -30,13 +30,13 @@ pub struct CaptureFileReader<R> {
     lent: usize,
     pub(super) packets: u64,
     /// Interfaces of the files before this one.
-    interfaces: u32,
+    pub(super) interfaces: u32,
     /// Pipe packets that a file has in another form.
     pipes: PipePackets,
     /// The pipe packet delivered last.
     restored: RestoredPacket,
     /// Damage that is known already, with its offsets. It is delivered first.
-    known_damage: VecDeque<(u64, String)>,
+    pub(super) known_damage: VecDeque<(u64, String)>,
 }
 
 #[derive(Debug)]
@@ -75,20 +75,6 @@ impl<R: Read> CaptureFileReader<R> {
             restored: RestoredPacket::default(),
             known_damage: VecDeque::new(),
         }
-    }
-
-    /// Delivers this damage first.
-    pub(super) fn with_damage(mut self, damage: Vec<(u64, String)>) -> CaptureFileReader<R> {
-        self.known_damage = damage.into();
-        self
-    }
-
-    /// Continues the numbering of a reader that has ended: packets and interfaces are numbered over
-    /// all files of a capture.
-    pub fn continuing(mut self, packets: u64, interfaces: u32) -> CaptureFileReader<R> {
-        self.packets = packets;
-        self.interfaces = interfaces;
-        self
     }
 
     /// Treats the end of the data as a pause, because the file is still being written.

@@ -111,7 +111,7 @@ impl TapeWriter {
     /// Ends the tape. A writer that has the open batch puts it back first.
     fn end(&self) {
         let _wakeups = self.lock();
-        self.queue.end();
+        self.queue.end(None);
     }
 
     /// Appends an entry whose encoding has `length` bytes. Waits for room within bounds, but not if
@@ -326,7 +326,7 @@ impl Source for TapeSource {
 
 #[cfg(test)]
 mod tests {
-    use super::flow::{checksum, pseudo_header};
+    use super::flow::{FIN, SYN, checksum, pseudo_header};
     use super::*;
 
     /// The bytes that each side sent, reassembled from the packets, whose checksums must be right.

@@ -12,6 +12,7 @@ use super::guard::Guard;
 use super::hub::{HubReply, HubRequest};
 use crate::decode::uri;
 use crate::http::connection;
+use crate::http::listen::is_own_name;
 use crate::http::requests::Request;
 use crate::http::response::head;
 use crate::http::slots::Slot;
@@ -64,7 +65,7 @@ impl<'a> ResponseWriter<'a> {
         let host = self.request.field("host").unwrap_or_default();
         // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that
         // is unable or unwilling to produce an authoritative response for the target URI".
-        if !guard.allows_host(host) && self.request.is_1_1() {
+        if !is_own_name(host, &guard.names) && self.request.is_1_1() {
             return self.refuse(
                 421,
                 "the Host field does not name this server; start it with --allow-host NAME to allow the name",

@@ -11,16 +11,12 @@ use crate::mcp::revision::Revision;
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     /// Names for this server that clients may use.
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     /// The recorded revision. It can be one that was never published.
-    revision: Option<String>,
+    pub(super) revision: Option<String>,
 }
 
 impl Guard {
-    pub(super) fn new(names: &[String], revision: Option<String>) -> Guard {
-        Guard { names: names.to_vec(), revision }
-    }
-
     /// Whether a request may name this revision. "If the server receives a request with an invalid
     /// or unsupported MCP-Protocol-Version, it MUST respond with 400 Bad Request".
     ///
@@ -28,11 +24,6 @@ impl Guard {
     /// it can parse.
     pub(super) fn allows_revision(&self, revision: &str) -> bool {
         Revision::named(revision).is_some() || self.revision.as_deref() == Some(revision)
-    }
-
-    /// Whether a `Host` field names this server.
-    pub(super) fn allows_host(&self, host: &str) -> bool {
-        is_own_name(host, &self.names)
     }
 
     /// Whether a web page of this origin may send requests. "Servers MUST validate the Origin
@@ -59,7 +50,7 @@ mod tests {
 
     #[test]
     fn pages_of_other_origins_are_refused() {
-        let guard = Guard::new(&[], None);
+        let guard = Guard { names: Vec::new(), revision: None };
         let host = "192.0.2.7:8000";
         for origin in ["http://localhost", "http://127.0.0.1:6274", "https://[::1]", "http://192.0.2.7:8000"] {
             assert!(guard.allows_origin(origin, host), "{origin}");

@@ -110,7 +110,8 @@ impl Search {
         match role {
             Role::Step(step) => {
                 let uses = self.uses_in(read("params"));
-                let initiated = uses.iter().filter_map(|used| self.supplier(used)).collect();
+                let supplier = |used: &Use| self.initiated.get(&self.flow.origins[used.origin].giver).cloned();
+                let initiated = uses.iter().filter_map(supplier).collect();
                 self.flow.uses.extend((!uses.is_empty()).then_some((*step, uses)));
                 return initiated;
             }
@@ -133,11 +134,6 @@ impl Search {
             Role::ServerInitiated(_) | Role::None => {}
         }
         Vec::new()
-    }
-
-    /// The server-initiated message that supplies a value.
-    fn supplier(&self, used: &Use) -> Option<ServerInitiated> {
-        self.initiated.get(&self.flow.origins[used.origin].giver).cloned()
     }
 
     /// Finds the values that a client message sends back.

@@ -38,7 +38,10 @@ impl Runner<'_, '_> {
                 self.is_open = true;
                 // The server uses the other era, so the recorded handshake was not sent.
                 let replaced = step.filter(|_| self.recording.era() != self.dialect.era());
-                replaced.into_iter().for_each(|step| self.skip_handshake(step));
+                if let Some(step) = replaced {
+                    let why = "the server's revision has a different handshake".to_owned();
+                    self.finish_unsent(step, StepOutcome::Skipped(why));
+                }
                 // The transport must be ready before the server learns that the client is: over
                 // HTTP, messages that the server initiates may have no other stream.
                 self.transport.opened(&self.dialect.revision);
@@ -61,10 +64,6 @@ impl Runner<'_, '_> {
 
     fn is_connected(&self) -> bool {
         self.ended.is_none() && self.result.wrong_transport.is_none()
-    }
-
-    fn skip_handshake(&mut self, step: StepIndex) {
-        self.finish_unsent(step, StepOutcome::Skipped("the server's revision has a different handshake".to_owned()));
     }
 
     /// Sends the handshake of the current era and waits for the response.

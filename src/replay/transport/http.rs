@@ -150,7 +150,7 @@ impl Http {
         let due = self.resumptions.extract_if(.., |(at, _)| *at <= now);
         self.queued.extend(due.map(|(_, task)| task));
         self.send_waiting();
-        let ends = if self.queued.is_empty() { None } else { self.pool.next_ending() };
+        let ends = if self.queued.is_empty() { None } else { self.pool.ending().min() };
         let next = self.resumptions.iter().map(|(at, _)| *at).chain(ends).chain([until, now + self.sleep]).min();
         for event in self.pool.wait(next.unwrap_or(now).saturating_duration_since(now)) {
             match event {

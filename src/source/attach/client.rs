@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::event::{Connected, Event, Kind, Started};
-use super::probe::{Probe, Watch};
+use super::probe::{CALLS, Probe, STARTS, Watch};
 use super::processes::path;
 use super::recording::{Counts, LOOK, MadePackets, ServerPipes, clock_offset, exit, wall};
 use crate::capture::Time;
@@ -114,8 +114,8 @@ impl WatchedClient {
     pub fn prepare(own: &[u64], ring: u32, shown: fn(Vec<String>) -> Vec<String>) -> Result<WatchedClient> {
         let mut probe = Probe::load(ring, CHANNELS)?;
         own.iter().try_for_each(|inode| probe.add_inode(*inode, None, None))?;
-        probe.watch_calls()?;
-        probe.watch_starts()?;
+        probe.watch(&CALLS)?;
+        probe.watch(&STARTS)?;
         // Children are watched as their parent is. So the client is watched from its first moment.
         probe.add_process(std::process::id(), Watch::Client)?;
         Ok(WatchedClient {

@@ -12,12 +12,24 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::event::Event;
+use super::libraries::SecretPlace;
 
 /// `probe.bpf.c`, compiled by `build.sh`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
 
 /// The least capabilities that suffice without root.
 pub const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search";
+
+/// The programs that copy what processes read and write. The lives of processes come first, so that
+/// no end is missed.
+pub(super) const CALLS: [(&str, &str); 3] =
+    [("process_fork", "sched_process_fork"), ("process_exit", "sched_process_exit"), ("sys_exit", "sys_exit")];
+
+/// The program that reports the ends of watched processes.
+pub(super) const EXITS: [(&str, &str); 1] = [("process_exit", "sched_process_exit")];
+
+/// The program that reports the programs that watched clients start.
+pub(super) const STARTS: [(&str, &str); 1] = [("process_exec", "sched_process_exec")];
 
 /// The functions through which text passes, with the programs for their begin and their end. The
 /// first one carries none, but derives secrets. `SSL_connect` and `SSL_accept` call it.
@@ -66,34 +78,17 @@ impl Probe {
         Ok(Probe { kernel, ring })
     }
 
-    /// Attaches the programs that copy what processes read and write.
-    pub(super) fn watch_calls(&mut self) -> anyhow::Result<()> {
-        // The lives of processes first, so that no end is missed.
-        for (program, point) in
-            [("process_fork", "sched_process_fork"), ("process_exit", "sched_process_exit"), ("sys_exit", "sys_exit")]
-        {
-            self.watch_point(program, point)?;
+    /// Copies the secrets that a library in a file of a process makes. Returns false if the file
+    /// uses the function but does not contain it, or has no symbol table.
+    pub(super) fn watch_secrets(&mut self, process: u32, place: &SecretPlace) -> anyhow::Result<bool> {
+        match place {
+            SecretPlace::OpenSsl(file) => Ok(self.watch_function("derive", "EVP_KDF_derive".into(), process, file)?
+                && self.watch_function("derived", "EVP_KDF_derive".into(), process, file)?),
+            SecretPlace::BoringSsl(file, offset) => self.watch_function("log_secret", (*offset).into(), process, file),
+            SecretPlace::Go(file) => {
+                self.watch_function("go_key_log", "crypto/tls.(*Config).writeKeyLog".into(), process, file)
+            }
         }
-        Ok(())
-    }
-
-    /// Copies the keys that OpenSSL in a file of a process derives. Returns false if the file uses
-    /// the function but does not contain it.
-    pub(super) fn watch_openssl(&mut self, process: u32, file: &Path) -> anyhow::Result<bool> {
-        Ok(self.watch_function("derive", "EVP_KDF_derive".into(), process, file)?
-            && self.watch_function("derived", "EVP_KDF_derive".into(), process, file)?)
-    }
-
-    /// Copies the secrets that BoringSSL in a file of a process logs. The function that does it is
-    /// at this offset.
-    pub(super) fn watch_boringssl(&mut self, process: u32, file: &Path, offset: u64) -> anyhow::Result<bool> {
-        self.watch_function("log_secret", offset.into(), process, file)
-    }
-
-    /// Copies the lines of a key log that Go's crypto/tls in a file of a process makes. Returns
-    /// false if the file has no symbol table.
-    pub(super) fn watch_go(&mut self, process: u32, file: &Path) -> anyhow::Result<bool> {
-        self.watch_function("go_key_log", "crypto/tls.(*Config).writeKeyLog".into(), process, file)
     }
 
     /// Copies the text that the TLS library in a file of a process gives and takes. Returns false
@@ -109,17 +104,14 @@ impl Probe {
         self.watch_function("ssl_free", "SSL_free".into(), process, file)
     }
 
-    /// Reports the ends of watched processes.
-    pub(super) fn watch_exits(&mut self) -> anyhow::Result<()> {
-        self.watch_point("process_exit", "sched_process_exit")
-    }
-
-    /// Attaches a program to a place in the kernel.
-    fn watch_point(&mut self, program: &str, point: &str) -> anyhow::Result<()> {
-        let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
-        let program: &mut RawTracePoint = program.try_into()?;
-        program.load().map_err(explain)?;
-        program.attach(point).map_err(explain)?;
+    /// Attaches programs to places in the kernel.
+    pub(super) fn watch(&mut self, points: &[(&str, &str)]) -> anyhow::Result<()> {
+        for (program, point) in points {
+            let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
+            let program: &mut RawTracePoint = program.try_into()?;
+            program.load().map_err(explain)?;
+            program.attach(point).map_err(explain)?;
+        }
         Ok(())
     }
 
@@ -143,11 +135,6 @@ impl Probe {
             Err(ProgramError::UProbeError(UProbeError::SymbolError { .. })) => Ok(false),
             Err(error) => Err(explain(error)),
         }
-    }
-
-    /// Reports the programs that watched clients start.
-    pub(super) fn watch_starts(&mut self) -> anyhow::Result<()> {
-        self.watch_point("process_exec", "sched_process_exec")
     }
 
     /// Watches a process, and the children that it forks from now on.

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::channel::{Channel, ChannelRun};
 use super::event::{Event, Kind};
 use super::pairs::Pair;
-use super::probe::{Probe, Watch};
+use super::probe::{CALLS, Probe, Watch};
 use super::processes::{self, Object, Snapshot};
 use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
@@ -105,7 +105,7 @@ impl Attached {
             let alive = pair.processes.iter().copied().collect();
             servers.push(WatchedServer { pipes: ServerPipes::new(pair.server), alive, exit: None, is_over: false });
         }
-        probe.watch_calls()?;
+        probe.watch(&CALLS)?;
         let mut attached = Attached { probe, servers, packets, clock: clock_offset(), idle: 0, is_stopped: false };
         attached.notice_ends(Some(snapshot));
         Ok(attached)

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 
 use super::event::{Derived, Event, Kind, Logged};
 use super::libraries::{self, SecretPlace};
-use super::probe::{Probe, Watch};
+use super::probe::{EXITS, Probe, Watch};
 use super::processes::Snapshot;
 use super::recording::Counts;
 use super::text::TextTap;
@@ -88,11 +88,12 @@ impl SecretTap {
                 watches_text = true;
             }
             for place in found.places {
-                let (library, is_there) = match &place {
-                    SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, file)?),
-                    SecretPlace::BoringSsl(file, offset) => ("BoringSSL", probe.watch_boringssl(id, file, *offset)?),
-                    SecretPlace::Go(file) => ("Go", probe.watch_go(id, file)?),
+                let library = match place {
+                    SecretPlace::OpenSsl(_) => "OpenSSL 3",
+                    SecretPlace::BoringSsl(..) => "BoringSSL",
+                    SecretPlace::Go(_) => "Go",
                 };
+                let is_there = probe.watch_secrets(id, &place)?;
                 if let (SecretPlace::Go(_), false) = (&place, is_there) {
                     let why = "Go's crypto/tls in a program without a symbol table";
                     unseen.push(format!("process {id} ({name}): {}", libraries::unseen(why)));
@@ -113,7 +114,7 @@ impl SecretTap {
             bail!("no TLS secrets can be taken from \"{process}\": {known}");
         }
         if watches_text {
-            probe.watch_exits()?;
+            probe.watch(&EXITS)?;
         }
         notes.extend(unseen);
         Ok(SecretTap { probe, notes, texts: TextTap::new() })

@@ -45,7 +45,6 @@ type Members<'a> = BTreeMap<String, &'a RawValue>;
 struct LogLine {
     session: String,
     name: Option<String>,
-    command: Vec<String>,
     time: Option<Time>,
     pipe: Option<Pipe>,
     text: String,
@@ -81,10 +80,10 @@ pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
         match content(line.trim()) {
             Content::Line(line) => {
                 let pipe = line.pipe.unwrap_or_else(|| sender(&line, &senders));
-                if let Some(id) = request_id(&line.text) {
+                if let (Some(_), Some(id)) = method_and_id(&line.text) {
                     senders.insert((line.session.clone(), id), pipe);
                 }
-                let command = commands.get(&line.session).unwrap_or(&line.command);
+                let command = commands.get(&line.session).map(Vec::as_slice).unwrap_or_default();
                 builder.line(&line.session, (line.name.as_deref(), command), line.time, pipe, &line.text);
             }
             Content::Command(session, command) => drop(commands.insert(session, command)),
@@ -111,7 +110,7 @@ fn content(line: &str) -> Content {
     let session = text(&SESSIONS).unwrap_or_default();
     if members.contains_key("jsonrpc") {
         let line = line.to_owned();
-        return Content::Line(LogLine { session, name: None, command: Vec::new(), time, pipe: direction, text: line });
+        return Content::Line(LogLine { session, name: None, time, pipe: direction, text: line });
     }
     let raw = members.get("raw").map(|raw| raw.get());
     if let Some(command) = raw.filter(|_| text(&["direction"]).as_deref() == Some("meta")).and_then(command) {
@@ -134,10 +133,7 @@ fn content(line: &str) -> Content {
         }
     });
     match found {
-        Some(found) => {
-            let (name, command) = (text(&NAMES), Vec::new());
-            Content::Line(LogLine { session, name, command, time, pipe: direction, text: found })
-        }
+        Some(found) => Content::Line(LogLine { session, name: text(&NAMES), time, pipe: direction, text: found }),
         None => Content::Other,
     }
 }
@@ -154,9 +150,9 @@ fn logged(line: &str) -> Content {
         Some(Ok(value)) if is_message(value.get()) => {
             let time = line.split_whitespace().next().and_then(time_of_text);
             let name = line[..at].split(['[', ']']).nth(1).filter(|word| !is_level(word)).map(str::to_owned);
-            let (session, command) = (name.clone().unwrap_or_default(), Vec::new());
+            let session = name.clone().unwrap_or_default();
             let text = value.get().to_owned();
-            Content::Line(LogLine { session, name, command, time, pipe: Some(pipe), text })
+            Content::Line(LogLine { session, name, time, pipe: Some(pipe), text })
         }
         Some(Ok(_)) | None => Content::Damaged("no message follows".to_owned()),
         Some(Err(error)) => Content::Damaged(format!("the message is not JSON: {error}")),
@@ -207,11 +203,6 @@ fn method_and_id(text: &str) -> (Option<String>, Option<String>) {
     let Ok(members) = serde_json::from_str::<Members<'_>>(text) else { return (None, None) };
     let method = members.get("method").and_then(|method| plain(method));
     (method, members.get("id").map(|id| id.get().to_owned()))
-}
-
-fn request_id(text: &str) -> Option<String> {
-    let (method, id) = method_and_id(text);
-    method.and(id)
 }
 
 /// The sender of a message that its line does not name.

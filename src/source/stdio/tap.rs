@@ -162,7 +162,7 @@ impl Tap {
             self.record_loss(pipe);
         }
         self.note(&PipeEvent::Exit(exit));
-        self.queue.end_with(PassedTotals { chunks: self.chunks, bytes: self.passed_bytes, exit });
+        self.queue.end(Some(PassedTotals { chunks: self.chunks, bytes: self.passed_bytes, exit }));
     }
 
     /// Discards what the recorder has not taken yet, so that it can end. The recorder receives the
@@ -196,7 +196,7 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        self.queue.end();
+        self.queue.end(None);
     }
 }
 

@@ -145,14 +145,9 @@ impl ConnectionPool {
     }
 
     /// The times until which these streams may end by themselves.
-    fn ending(&self) -> impl Iterator<Item = Instant> {
+    pub(super) fn ending(&self) -> impl Iterator<Item = Instant> {
         let now = Instant::now();
         self.answered().map(|(_, at)| at + ENDING).filter(move |until| *until > now)
-    }
-
-    /// The time until which a queued task waits for a stream to end.
-    pub(super) fn next_ending(&self) -> Option<Instant> {
-        self.ending().min()
     }
 
     /// Starts a task on a connection by sending its request.
