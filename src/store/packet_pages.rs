@@ -61,11 +61,8 @@ impl StoreReader {
     /// A page of the connections of a capture, with and without a session, by number.
     pub fn capture_connections(&self, capture: CaptureId, page: Page<ConnectionId>) -> anyhow::Result<Vec<Connection>> {
         let (first, last) = page.range(RowKey::all(capture), |id| RowKey::new(capture, id.0.into()).0);
-        let sql = format!(
-            "SELECT {} FROM connection WHERE id BETWEEN ? AND ? ORDER BY id {} LIMIT ?",
-            connection::COLUMNS,
-            page.order.sql()
-        );
+        let (columns, order) = (connection::COLUMNS, page.order.sql());
+        let sql = format!("SELECT {columns} FROM connection WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT ?");
         self.select(&sql, params![first, last, page.limit()], connection::read)
     }
 

@@ -102,11 +102,8 @@ impl StoreReader {
     /// A page of the captures, by number.
     pub fn captures(&self, page: Page<CaptureId>) -> anyhow::Result<Vec<Capture>> {
         let (first, last) = page.range(ALL, |id| id.0.into());
-        let sql = format!(
-            "SELECT {} FROM capture WHERE id BETWEEN ? AND ? ORDER BY id {} LIMIT ?",
-            capture::COLUMNS,
-            page.order.sql()
-        );
+        let (columns, order) = (capture::COLUMNS, page.order.sql());
+        let sql = format!("SELECT {columns} FROM capture WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT ?");
         self.select(&sql, params![first, last, page.limit()], capture::read)
     }
 
@@ -130,10 +127,9 @@ impl StoreReader {
     /// A page of the sessions, by their number in the database.
     pub fn sessions(&self, page: Page<SessionNumber>) -> anyhow::Result<Vec<Session>> {
         let (first, last) = page.range(ALL, |number| number.0.into());
+        let (columns, order) = (session::COLUMNS, page.order.sql());
         let sql = format!(
-            "SELECT {} FROM session WHERE id BETWEEN ? AND ? AND NOT deleting ORDER BY id {} LIMIT ?",
-            session::COLUMNS,
-            page.order.sql()
+            "SELECT {columns} FROM session WHERE id BETWEEN ? AND ? AND NOT deleting ORDER BY id {order} LIMIT ?"
         );
         let mut sessions = Vec::new();
         for (_, mut session) in self.select(&sql, params![first, last, page.limit()], session::read)? {
@@ -159,12 +155,11 @@ impl StoreReader {
     pub fn exchanges(&self, session: SessionNumber, page: Page<ExchangeNumber>) -> anyhow::Result<Vec<Exchange>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
         let (first, last) = page.range(RowKey::all(capture), |number| RowKey::new(capture, number.0).0);
+        let (columns, order) = (exchange::COLUMNS, page.order.sql());
         let sql = format!(
-            "SELECT {} FROM session_exchange JOIN exchange ON exchange.id = session_exchange.exchange
+            "SELECT {columns} FROM session_exchange JOIN exchange ON exchange.id = session_exchange.exchange
              WHERE session_exchange.session = ? AND session_exchange.exchange BETWEEN ? AND ?
-             ORDER BY session_exchange.exchange {} LIMIT ?",
-            exchange::COLUMNS,
-            page.order.sql()
+             ORDER BY session_exchange.exchange {order} LIMIT ?"
         );
         self.select(&sql, params![session.0, first, last, page.limit()], exchange::read)
     }
@@ -179,12 +174,11 @@ impl StoreReader {
     pub fn connections(&self, session: SessionNumber, page: Page<ConnectionId>) -> anyhow::Result<Vec<Connection>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
         let (first, last) = page.range(RowKey::all(capture), |id| RowKey::new(capture, id.0.into()).0);
+        let (columns, order) = (connection::COLUMNS, page.order.sql());
         let sql = format!(
-            "SELECT {} FROM connection
+            "SELECT {columns} FROM connection
              WHERE id IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
-             ORDER BY id {} LIMIT ?",
-            connection::COLUMNS,
-            page.order.sql()
+             ORDER BY id {order} LIMIT ?"
         );
         self.select(&sql, params![session.0, first, last, page.limit()], connection::read)
     }
@@ -200,11 +194,10 @@ impl StoreReader {
     pub fn findings(&self, scope: Scope, page: Page<u64>) -> anyhow::Result<Vec<FindingRow>> {
         let (first, last) = page.range(ALL, |number| *number as i64);
         let (which, value) = finding_scope(scope);
+        let (columns, order) = (finding::COLUMNS, page.order.sql());
         let sql = format!(
-            "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
-             WHERE {which} AND finding.id BETWEEN ?2 AND ?3 ORDER BY finding.id {} LIMIT ?4",
-            finding::COLUMNS,
-            page.order.sql()
+            "SELECT {columns} FROM finding JOIN rule ON rule.id = finding.rule
+             WHERE {which} AND finding.id BETWEEN ?2 AND ?3 ORDER BY finding.id {order} LIMIT ?4"
         );
         self.select(&sql, params![value, first, last, page.limit()], finding::read)
     }
@@ -217,19 +210,18 @@ impl StoreReader {
             Scope::Session(session) => ("session = ?1", i64::from(session.0)),
         };
         let (time, id) = after.map_or((i64::MIN, i64::MIN), |(time, id)| (time.0, id as i64));
-        let sql = format!(
-            "SELECT {} FROM note WHERE {which} AND (time, id) > (?2, ?3) ORDER BY time, id LIMIT ?4",
-            note::COLUMNS
-        );
+        let columns = note::COLUMNS;
+        let sql =
+            format!("SELECT {columns} FROM note WHERE {which} AND (time, id) > (?2, ?3) ORDER BY time, id LIMIT ?4");
         self.select(&sql, params![value, time, id, limit as i64], note::read)
     }
 
     /// The findings about a message.
     pub fn message_findings(&self, message: RowKey) -> anyhow::Result<Vec<FindingRow>> {
+        let columns = finding::COLUMNS;
         let sql = format!(
-            "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
-             WHERE finding.id IN (SELECT finding FROM finding_message WHERE message = ?) ORDER BY finding.id LIMIT ?",
-            finding::COLUMNS
+            "SELECT {columns} FROM finding JOIN rule ON rule.id = finding.rule
+             WHERE finding.id IN (SELECT finding FROM finding_message WHERE message = ?) ORDER BY finding.id LIMIT ?"
         );
         self.select(&sql, params![message, Page::<u64>::first(usize::MAX).limit()], finding::read)
     }
@@ -243,9 +235,9 @@ impl StoreReader {
         from: PacketNumber,
         limit: usize,
     ) -> anyhow::Result<Vec<StoredPacket>> {
+        let columns = packet::ID_COLUMNS;
         let sql = format!(
-            "SELECT {} FROM packet_chunk WHERE connection = ? AND last_number >= ? ORDER BY first_number",
-            packet::ID_COLUMNS
+            "SELECT {columns} FROM packet_chunk WHERE connection = ? AND last_number >= ? ORDER BY first_number"
         );
         let key = RowKey::new(capture, connection.0.into());
         let chunks = self.select(&sql, params![key, from.0 as i64], |row| Ok(packet::read_id(row)?))?;

@@ -111,10 +111,10 @@ impl StoreReader {
     /// none of its sessions.
     pub fn unplaced_findings(&self, session: SessionNumber, rules: &[&str], limit: usize) -> Result<Vec<FindingRow>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
+        let columns = finding::COLUMNS;
         let sql = format!(
-            "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
-             WHERE capture = ?1 AND session IS NULL AND rule IN (SELECT value FROM json_each(?2)) ORDER BY finding.id LIMIT ?3",
-            finding::COLUMNS
+            "SELECT {columns} FROM finding JOIN rule ON rule.id = finding.rule
+             WHERE capture = ?1 AND session IS NULL AND rule IN (SELECT value FROM json_each(?2)) ORDER BY finding.id LIMIT ?3"
         );
         self.select(&sql, params![capture.0, serde_json::to_string(rules)?, limit as i64], finding::read)
     }

@@ -60,10 +60,9 @@ impl StoreReader {
         let matches = condition.as_ref().map_or_else(String::new, |condition| {
             format!("AND EXISTS (SELECT 1 FROM message WHERE message.session = session.id AND ({}))", condition.sql)
         });
+        let (columns, order) = (session::COLUMNS, page.order.sql());
         let sql = format!(
-            "SELECT {FACTS}, {} FROM session WHERE id BETWEEN ?1 AND ?2 AND NOT deleting {matches} ORDER BY id {} LIMIT ?3",
-            session::COLUMNS,
-            page.order.sql()
+            "SELECT {FACTS}, {columns} FROM session WHERE id BETWEEN ?1 AND ?2 AND NOT deleting {matches} ORDER BY id {order} LIMIT ?3"
         );
         let parameters = [first, last, page.limit()].map(Value::Integer);
         let parameters = parameters.into_iter().chain(condition.into_iter().flat_map(|condition| condition.parameters));

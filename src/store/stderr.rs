@@ -89,9 +89,9 @@ impl StoreReader {
 
     /// The chunks that have a part of stderr, from the one of a packet on.
     fn stderr_chunks(&self, capture: CaptureId, pipes: ConnectionId, from: PacketNumber) -> Result<Vec<ChunkId>> {
+        let columns = packet::ID_COLUMNS;
         let sql = format!(
-            "SELECT {} FROM packet_chunk WHERE connection = ? AND last_number >= ? AND stderr IS NOT 0 ORDER BY first_number",
-            packet::ID_COLUMNS
+            "SELECT {columns} FROM packet_chunk WHERE connection = ? AND last_number >= ? AND stderr IS NOT 0 ORDER BY first_number"
         );
         let key = RowKey::new(capture, pipes.0.into());
         self.select(&sql, params![key, from.0 as i64], |row| Ok(packet::read_id(row)?))
