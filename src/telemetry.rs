@@ -162,9 +162,7 @@ impl Telemetry {
             }
             Event::Exchange(exchange) => self.end_deleted(exchange),
             Event::Ended(number) => {
-                self.calls.extend(self.open.end_all(Some(*number)));
-                self.map_all();
-                self.end_session(*number);
+                self.end(*number);
                 self.sessions.remove(number);
             }
             _ => {}
@@ -186,9 +184,7 @@ impl Telemetry {
         }
         *live.record = session.clone();
         if session.exit.is_some() && !live.is_over {
-            self.calls.extend(self.open.end_all(Some(session.number)));
-            self.map_all();
-            self.end_session(session.number);
+            self.end(session.number);
         }
     }
 
@@ -203,10 +199,15 @@ impl Telemetry {
         let is_of = |live: &LiveSession| live.record.session_id.as_deref() == Some(id);
         let found = self.sessions.iter().find(|(_, live)| is_of(live)).map(|(number, _)| *number);
         if let Some(number) = found {
-            self.calls.extend(self.open.end_all(Some(number)));
-            self.map_all();
-            self.end_session(number);
+            self.end(number);
         }
+    }
+
+    /// Ends a session with its calls.
+    fn end(&mut self, number: SessionNumber) {
+        self.calls.extend(self.open.end_all(Some(number)));
+        self.map_all();
+        self.end_session(number);
     }
 
     /// Maps the calls and findings since the last pause.

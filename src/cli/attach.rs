@@ -176,5 +176,5 @@ fn hidden(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn command(snapshot: &Snapshot, id: u32) -> Vec<String> {
-    snapshot.processes.get(&id).map(|process| process.command.clone()).unwrap_or_default()
+    snapshot.command(id).to_vec()
 }

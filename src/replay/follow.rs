@@ -1,7 +1,5 @@
 //! Progress reports of a running replay, and the way to stop it.
 
-use std::fmt;
-
 use crossbeam_channel::{Receiver, never};
 
 use super::outcome::StepResult;
@@ -39,11 +37,5 @@ impl<'a> Follower<'a> {
 
     pub(super) fn report(&mut self, progress: Progress<'_>) {
         (self.on_progress)(progress);
-    }
-}
-
-impl fmt::Debug for Follower<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Follower")
     }
 }

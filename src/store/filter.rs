@@ -23,16 +23,11 @@ impl StoreReader {
     /// Messages, without their text, that match a filter. They are in order of number, those of a
     /// session in order of position.
     pub fn matching(&self, filter: &Filter, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
-        let order = page.order;
         let (list, range) = match scope {
-            Scope::Session(session) => {
-                let from = page.from.map(|key| self.position_for(session, key, order)).transpose()?;
-                let range = Page { from, order, limit: 0 }.range((1, i64::MAX), |position| *position);
-                (List::Positions, range)
-            }
+            Scope::Session(session) => (List::Positions, self.positions_of(session, &page)?),
             Scope::All | Scope::Capture(_) => (List::Keys, page.range(ALL, |key| key.0)),
         };
-        self.matching_between(filter, scope, list, range, (order, page.limit()))
+        self.matching_between(filter, scope, list, range, (page.order, page.limit()))
     }
 
     /// Messages of a session from a position on that match a filter, without their text.

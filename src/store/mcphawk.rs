@@ -33,7 +33,6 @@ const QUERIES: [&str; 2] = [
 struct ServerFacts {
     #[serde(default)]
     command: Vec<String>,
-    #[serde(default)]
     server_name: Option<String>,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::ensure;
-use rusqlite::{OptionalExtension, Row, ToSql, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::codec::{Code, Damaged};
 use super::maintenance::HIDDEN;
@@ -119,20 +119,13 @@ impl StoreReader {
     /// Messages without their text. Those of a session are in order of time once the capture has
     /// ended, all others in order of number.
     pub fn message_rows(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
-        let mut rows = Vec::new();
-        self.select_messages(scope, page, "", |row| {
-            rows.push(message::read(row)?);
-            Ok(true)
-        })?;
-        Ok(rows)
+        self.read_run(&self.run(scope, page)?, "", message::read, |_| 0)
     }
 
     /// Messages with their text. The page ends early after 16 MiB of text, so only an empty page is
     /// the end of the list.
     pub fn messages(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<Message>> {
-        let mut texts = MessagePage::new(self);
-        self.select_messages(scope, page, TEXT, |row| texts.add(row))?;
-        Ok(texts.messages)
+        self.read_texts(&self.run(scope, page)?)
     }
 
     /// Rows `position`, `position + 1` … of a session (from 1), without their text, for a list
@@ -145,16 +138,11 @@ impl StoreReader {
         position: u64,
         limit: usize,
     ) -> anyhow::Result<Vec<MessageRow>> {
-        let page: Page<RowKey> = Page::first(limit);
         let Ok(first) = i64::try_from(position) else { return Ok(Vec::new()) };
-        let (mut rows, mut next): (Vec<MessageRow>, _) = (Vec::new(), position);
-        self.select_positions(session, (first, i64::MAX), page.order, page.limit(), "", |row| {
-            let row = message::read(row)?;
-            ensure!(row.position >= next, Damaged("the order of a list"));
-            next = row.position.saturating_add(1);
-            rows.push(row);
-            Ok(true)
-        })?;
+        let run = MessageRun::positions(session, (first, i64::MAX), limit);
+        let rows = self.read_run(&run, "", message::read, |_| 0)?;
+        let is_ordered = rows.is_sorted_by(|one, next| one.position < next.position);
+        ensure!(is_ordered && rows.first().is_none_or(|row| row.position >= position), Damaged("the order of a list"));
         Ok(rows)
     }
 
@@ -192,11 +180,7 @@ impl StoreReader {
         position: i64,
         limit: usize,
     ) -> anyhow::Result<Vec<Message>> {
-        let page: Page<RowKey> = Page::first(limit);
-        let mut texts = MessagePage::new(self);
-        let positions = (position, i64::MAX);
-        self.select_positions(session, positions, page.order, page.limit(), TEXT, |row| texts.add(row))?;
-        Ok(texts.messages)
+        self.read_texts(&MessageRun::positions(session, (position, i64::MAX), limit))
     }
 
     /// The smallest and the largest message number of a session.
@@ -223,11 +207,8 @@ impl StoreReader {
     /// the messages of the capture from that key on are looked at. An empty page is the end.
     pub(super) fn arrivals(&self, session: SessionNumber, first: RowKey, limit: usize) -> anyhow::Result<Vec<Message>> {
         let (_, last) = RowKey::all(first.capture());
-        let page: Page<RowKey> = Page::first(limit);
-        let parameters: [&dyn ToSql; 4] = [&first.0, &last, &page.limit(), &session.0];
-        let mut texts = MessagePage::new(self);
-        self.select_where("id", "+session = ?4 AND id", page.order, TEXT, &parameters, &mut |row| texts.add(row))?;
-        Ok(texts.messages)
+        let of_session = MessageRun::positions(session, (first.0, last), limit);
+        self.read_texts(&MessageRun { by: "id", which: "+session = ?4 AND id".to_owned(), ..of_session })
     }
 
     /// The number of messages in a part of the database.
@@ -263,31 +244,29 @@ impl StoreReader {
         Ok(message.filter(|message| message.session == session))
     }
 
-    /// Passes the rows of a page of messages to `take`, until that returns false.
-    fn select_messages(
-        &self,
-        scope: Scope,
-        page: Page<RowKey>,
-        more_columns: &str,
-        mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
-    ) -> anyhow::Result<()> {
+    /// The run of messages that is a page of a part of the database.
+    fn run(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<MessageRun> {
         let keys = match scope {
             Scope::Session(session) => {
-                let from = page.from.map(|key| self.position_for(session, key, page.order)).transpose()?;
-                let range = Page { from, order: page.order, limit: 0 }.range((1, i64::MAX), |position| *position);
-                return self.select_positions(session, range, page.order, page.limit(), more_columns, take);
+                let range = self.positions_of(session, &page)?;
+                return Ok(MessageRun { order: page.order, ..MessageRun::positions(session, range, page.limit) });
             }
             Scope::Capture(capture) => RowKey::all(capture),
             Scope::All => ALL,
         };
-        let (first, last) = page.range(keys, |key| key.0);
-        let which = format!("session NOT IN {HIDDEN} AND id");
-        self.select_where("id", &which, page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
+        let (which, range) = (format!("?4 IS NULL AND session NOT IN {HIDDEN} AND id"), page.range(keys, |key| key.0));
+        Ok(MessageRun { by: "id", which, session: None, range, order: page.order, limit: page.limit })
+    }
+
+    /// The first and the last position of a page of a session.
+    pub(super) fn positions_of(&self, session: SessionNumber, page: &Page<RowKey>) -> anyhow::Result<(i64, i64)> {
+        let from = page.from.map(|key| self.position_for(session, key, page.order)).transpose()?;
+        Ok(Page { from, order: page.order, limit: 0 }.range((1, i64::MAX), |position| *position))
     }
 
     /// The position at which a page of a session begins: that of the message `key`. If there is no
     /// such message, that of the next one by number, forward or backward.
-    pub(super) fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
+    fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
         // The plus keeps SQLite from reading the whole session to sort it.
         let (first, last) = RowKey::all(key.capture());
         let next = format!(
@@ -304,40 +283,35 @@ impl StoreReader {
         })
     }
 
-    fn select_positions(
-        &self,
-        session: SessionNumber,
-        (first, last): (i64, i64),
-        order: SortOrder,
-        limit: i64,
-        more_columns: &str,
-        mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
-    ) -> anyhow::Result<()> {
-        let parameters: [&dyn ToSql; 4] = [&first, &last, &limit, &session.0];
-        self.select_where("position", "session = ?4 AND position", order, more_columns, &parameters, &mut take)
+    /// Reads messages with their texts.
+    fn read_texts(&self, run: &MessageRun) -> anyhow::Result<Vec<Message>> {
+        self.read_run(run, TEXT, |row| self.read_message(row), |message| message.raw.len())
     }
 
-    fn select_where(
+    /// Reads the rows of a run, until the sizes of what they contain are [`PAGE_BYTES`] together.
+    fn read_run<T>(
         &self,
-        by: &str,
-        which: &str,
-        order: SortOrder,
+        run: &MessageRun,
         more_columns: &str,
-        parameters: &[&dyn ToSql],
-        take: &mut dyn FnMut(&Row<'_>) -> anyhow::Result<bool>,
-    ) -> anyhow::Result<()> {
+        read: impl Fn(&Row<'_>) -> anyhow::Result<T>,
+        size: impl Fn(&T) -> usize,
+    ) -> anyhow::Result<Vec<T>> {
+        let MessageRun { by, which, session, range: (first, last), order, limit } = run;
         let (columns, order) = (message::COLUMNS, order.sql());
         let sql = format!(
             "SELECT {columns}{more_columns} FROM message WHERE {which} BETWEEN ?1 AND ?2 ORDER BY {by} {order} LIMIT ?3"
         );
         let mut statement = self.db.prepare_cached(&sql)?;
-        let mut rows = statement.query(parameters)?;
-        while let Some(row) = rows.next()? {
-            if !take(row)? {
-                break;
-            }
+        let mut rows = statement.query(params![first, last, (*limit).min(PAGE_ROWS) as i64, session])?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while bytes < PAGE_BYTES
+            && let Some(row) = rows.next()?
+        {
+            let one = read(row)?;
+            bytes += size(&one);
+            found.push(one);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// The message of a row that has its text after the columns of [`message::COLUMNS`].
@@ -357,23 +331,22 @@ impl StoreReader {
     }
 }
 
-/// Messages with their texts. It is full after 16 MiB of text.
-struct MessagePage<'r> {
-    reader: &'r StoreReader,
-    messages: Vec<Message>,
-    bytes: usize,
+/// A run of messages in a list: positions of a session, or keys.
+struct MessageRun {
+    /// The column that orders the list.
+    by: &'static str,
+    /// The condition up to the range of that column. Parameter 4 is the session.
+    which: String,
+    session: Option<u32>,
+    /// The first and the last value of the column.
+    range: (i64, i64),
+    order: SortOrder,
+    limit: usize,
 }
 
-impl MessagePage<'_> {
-    fn new(reader: &StoreReader) -> MessagePage<'_> {
-        MessagePage { reader, messages: Vec::new(), bytes: 0 }
-    }
-
-    /// Adds the message of a row. Returns whether there is room for more.
-    fn add(&mut self, row: &Row<'_>) -> anyhow::Result<bool> {
-        let message = self.reader.read_message(row)?;
-        self.bytes += message.raw.len();
-        self.messages.push(message);
-        Ok(self.bytes < PAGE_BYTES)
+impl MessageRun {
+    fn positions(session: SessionNumber, range: (i64, i64), limit: usize) -> MessageRun {
+        let (by, which) = ("position", "session = ?4 AND position".to_owned());
+        MessageRun { by, which, session: Some(session.0), range, order: SortOrder::Forward, limit }
     }
 }

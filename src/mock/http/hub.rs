@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, at, never, select};
-use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::decode::json::{member, string_equals};
+use crate::http::token;
 use crate::mock::era::is_modern;
 use crate::mock::ledger::Ledger;
 use crate::mock::session::{Post, RecordedServer, Session, SessionOutput};
@@ -96,6 +96,7 @@ fn read_id(id: &str) -> Option<(Option<Post>, u64)> {
     Some((stream, number.parse().ok()?))
 }
 
+#[derive(Default)]
 struct ConnectedClient {
     session: Session,
     posts: HashMap<Post, Sender<HubReply>>,
@@ -120,19 +121,11 @@ pub(super) struct Hub<'a> {
     ledger: Ledger,
     clients: HashMap<String, ConnectedClient>,
     next: u64,
-    random: SystemRandom,
 }
 
 impl<'a> Hub<'a> {
     pub(super) fn new(server: &'a RecordedServer) -> Hub<'a> {
-        Hub {
-            server,
-            started: Instant::now(),
-            ledger: Ledger::default(),
-            clients: HashMap::new(),
-            next: 0,
-            random: SystemRandom::new(),
-        }
+        Hub { server, started: Instant::now(), ledger: Ledger::default(), clients: HashMap::new(), next: 0 }
     }
 
     /// Runs until `stop` receives.
@@ -242,9 +235,7 @@ impl<'a> Hub<'a> {
 
     /// "The session ID SHOULD be globally unique and cryptographically secure"
     fn new_id(&self) -> Result<String, HubReply> {
-        let mut bytes = [0; 16];
-        self.random.fill(&mut bytes).map_err(|_| HubReply::Refused(500, "the system has no random numbers"))?;
-        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        token::random().map_err(|_| HubReply::Refused(500, "the system has no random numbers"))
     }
 
     fn discard_silent(&mut self) {
@@ -259,18 +250,7 @@ const UNKNOWN_SESSION: HubReply = HubReply::Refused(404, "no such session");
 
 impl ConnectedClient {
     fn new(server: &RecordedServer, now: Duration, is_legacy: bool) -> ConnectedClient {
-        ConnectedClient {
-            session: Session::new(server, now),
-            posts: HashMap::new(),
-            stream: None,
-            is_legacy,
-            is_resumable: false,
-            sent_events: VecDeque::new(),
-            next_event: 0,
-            buffered: VecDeque::new(),
-            last_active: 0,
-            invalid: None,
-        }
+        ConnectedClient { session: Session::new(server, now), is_legacy, ..ConnectedClient::default() }
     }
 
     /// Sends what is due now.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 
 use super::pairs::Pair;
-use super::processes::{Object, Process, Snapshot};
+use super::processes::{Object, Snapshot};
 use super::tcp_sockets::TcpSocket;
 use crate::source::command::{names_mcp, word_names_mcp};
 
@@ -191,16 +191,12 @@ impl<'s> Roles<'s> {
         Roles { snapshot, hosts, servers }
     }
 
-    fn words(&self, process: u32) -> &'s [String] {
-        self.snapshot.processes.get(&process).map_or(&[], |process: &Process| &process.command)
-    }
-
     fn names_mcp(&self, process: u32) -> bool {
-        names_mcp(self.words(process))
+        names_mcp(self.snapshot.command(process))
     }
 
     fn url(&self, process: u32) -> Option<&'s String> {
-        self.words(process).iter().find(|word| word.starts_with("https://") || word.starts_with("http://"))
+        self.snapshot.command(process).iter().find(|word| word.starts_with("https://") || word.starts_with("http://"))
     }
 
     /// Whether connections of this process are likely those of an MCP client.
@@ -219,6 +215,7 @@ impl<'s> Roles<'s> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::processes::Process;
     use super::*;
     use crate::source::attach::processes::OpenEnd;
 

@@ -159,14 +159,14 @@ fn pair(snapshot: &Snapshot, host: u32, members: Vec<(u32, Ends)>) -> Option<Pai
         stderr.extend(ends.stderr.iter().copied());
     }
     let stderr = stderr.difference(&stdout).copied().collect();
-    let words = |id: &u32| snapshot.processes.get(id).map(|process| process.command.as_slice()).unwrap_or_default();
-    let names_mcp = ids.iter().any(|id| names_mcp(words(id)));
+    let names_mcp = ids.iter().any(|id| names_mcp(snapshot.command(*id)));
     let has_number = |objects: &BTreeSet<Object>, number: u32| {
         let of = |id: &u32| snapshot.processes.get(id).map(|process| process.ends.as_slice()).unwrap_or_default();
         ids.iter().flat_map(of).any(|end| end.descriptor == number && objects.contains(&end.object))
     };
     let is_standard = has_number(&stdin, 0) && has_number(&stdout, 1);
-    let is_python = ids.iter().any(|id| words(id).first().is_some_and(|word| program(word).starts_with("python")));
+    let is_python =
+        ids.iter().any(|id| snapshot.command(*id).first().is_some_and(|word| program(word).starts_with("python")));
     // Other programs use sockets between their processes too, such as browsers.
     let is_pair = !stdin.is_empty() && !stdout.is_empty() && (is_standard || is_python || names_mcp);
     is_pair.then_some(Pair { host, server, processes: ids, stdin, stdout, stderr, names_mcp })

@@ -59,6 +59,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The command line of a process; empty if it is not known.
+    pub fn command(&self, process: u32) -> &[String] {
+        self.processes.get(&process).map_or(&[], |process| &process.command)
+    }
+
     /// Reads /proc. Processes that end meanwhile are left out. Of processes of other users only the
     /// command is known, unless this process has the rights of root.
     pub fn take() -> anyhow::Result<Snapshot> {

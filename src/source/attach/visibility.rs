@@ -29,8 +29,7 @@ pub fn obstacles(snapshot: &Snapshot, pair: &Pair) -> Vec<String> {
 
 /// Whether the host or the server of a pair is mcptap itself.
 pub fn is_recorded(snapshot: &Snapshot, pair: &Pair) -> bool {
-    let command = |id: u32| snapshot.processes.get(&id).and_then(|process| process.command.first());
-    [pair.host, pair.server].into_iter().filter_map(command).any(|word| program(word) == "mcptap")
+    [pair.host, pair.server].into_iter().any(|id| is_mcptap(snapshot, id))
 }
 
 /// How a pair over HTTP can be seen, and what prevents it.
@@ -45,11 +44,7 @@ pub struct HttpVisibility {
 /// Finds out how a pair over HTTP can be seen.
 pub fn of_http(snapshot: &Snapshot, pair: &HttpPair) -> HttpVisibility {
     let processes: Vec<u32> = pair.client.into_iter().chain(pair.server).collect();
-    let is_mcptap = |id: &u32| {
-        let command = snapshot.processes.get(id).and_then(|process| process.command.first());
-        command.is_some_and(|word| program(word) == "mcptap")
-    };
-    if processes.iter().any(is_mcptap) {
+    if processes.iter().any(|id| is_mcptap(snapshot, *id)) {
         return HttpVisibility { command: None, obstacles: vec!["mcptap itself is one of its ends".to_owned()] };
     }
     let Some(first) = pair.addresses.first() else { return HttpVisibility::default() };
@@ -77,6 +72,10 @@ pub fn of_http(snapshot: &Snapshot, pair: &HttpPair) -> HttpVisibility {
         }
     }
     HttpVisibility { command: pair.client.map(|_| "mcptap proxy --intercept HOST".to_owned()), obstacles }
+}
+
+fn is_mcptap(snapshot: &Snapshot, id: u32) -> bool {
+    snapshot.command(id).first().is_some_and(|word| program(word) == "mcptap")
 }
 
 /// The fifth byte of an ELF file is 1 for 32 bits (elf(5)).

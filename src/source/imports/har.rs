@@ -51,12 +51,11 @@ struct Entry {
     time: f64,
     request: Request,
     response: Response,
-    #[serde(default, rename = "serverIPAddress")]
+    #[serde(rename = "serverIPAddress")]
     server_ip_address: Option<String>,
     /// The name of the connection. Entries with the same one can share it.
-    #[serde(default)]
     connection: Option<String>,
-    #[serde(default, rename = "_webSocketMessages")]
+    #[serde(rename = "_webSocketMessages")]
     websocket_messages: Option<Vec<websocket::WebSocketMessage>>,
     #[serde(default, rename = "_mcp")]
     mcp: ArchiveFacts,
@@ -81,11 +80,8 @@ impl Default for ArchiveFacts {
 /// Milliseconds. Unknown ones are negative.
 #[derive(Default, Deserialize)]
 struct Timings {
-    #[serde(default)]
     send: Option<f64>,
-    #[serde(default)]
     wait: Option<f64>,
-    #[serde(default)]
     receive: Option<f64>,
 }
 
@@ -96,7 +92,6 @@ struct Request {
     url: String,
     #[serde(default)]
     headers: Vec<HeaderField>,
-    #[serde(default)]
     post_data: Option<Content>,
     /// Negative if it is unknown.
     #[serde(default)]
@@ -127,7 +122,7 @@ struct HeaderField {
 struct Content {
     #[serde(default)]
     text: String,
-    #[serde(default, alias = "_encoding")]
+    #[serde(alias = "_encoding")]
     encoding: Option<String>,
     #[serde(default, rename = "mimeType")]
     mime_type: String,

@@ -16,17 +16,12 @@ pub(super) struct WebSocketMessage {
     time: f64,
     /// RFC 6455 section 5.2. Binary data is base64. Some programs leave it out for texts, and
     /// Chromium notes an error as -1.
-    #[serde(default = "text_opcode")]
-    opcode: i64,
+    opcode: Option<i64>,
     data: String,
 }
 
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
-
-fn text_opcode() -> i64 {
-    TEXT.into()
-}
 
 /// Adds the handshake and the messages. Over HTTP/2 the handshake is a CONNECT (RFC 8441). Here it
 /// is that of HTTP/1.1.
@@ -45,7 +40,7 @@ pub(super) fn exchange(entry: &Entry, messages: &[WebSocketMessage], asked: Time
             // An error: nothing was sent.
             _ => continue,
         };
-        let Ok(opcode @ 0..=15) = u8::try_from(message.opcode) else { continue };
+        let Ok(opcode @ 0..=15) = u8::try_from(message.opcode.unwrap_or(TEXT.into())) else { continue };
         latest = latest.max(Time((message.time * 1e9) as i64));
         let data = match opcode {
             BINARY => STANDARD.decode(&message.data).unwrap_or_else(|_| message.data.clone().into_bytes()),
