@@ -263,8 +263,7 @@ mod tests {
     }
 
     fn stdio(host: u32, server: u32) -> Pair {
-        let (stdin, stdout, stderr) = Default::default();
-        Pair { host, server, processes: vec![server], stdin, stdout, stderr, names_mcp: true }
+        Pair { host, server, processes: vec![server], ends: Default::default(), names_mcp: true }
     }
 
     #[test]

@@ -22,33 +22,32 @@ pub struct Pair {
     pub server: u32,
     /// All processes that share its ends, launchers first.
     pub processes: Vec<u32>,
-    /// The server's ends that carry what the host writes.
-    pub stdin: BTreeSet<Object>,
-    /// The server's ends that carry what it writes.
-    pub stdout: BTreeSet<Object>,
-    /// The server's ends for log output, where the host reads them.
-    pub stderr: BTreeSet<Object>,
+    /// The server's ends.
+    pub ends: Ends,
     /// Whether a command line names MCP.
     pub names_mcp: bool,
 }
 
 /// The ends of a server that lead to one host, by their purpose.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Ends {
-    stdin: BTreeSet<Object>,
-    stdout: BTreeSet<Object>,
-    stderr: BTreeSet<Object>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Those that carry what the host writes.
+    pub stdin: BTreeSet<Object>,
+    /// Those that carry what the server writes.
+    pub stdout: BTreeSet<Object>,
+    /// Those for log output, where the host reads them.
+    pub stderr: BTreeSet<Object>,
 }
 
 /// Finds all pairs, those that name MCP first, then by process id.
 pub fn pairs(snapshot: &Snapshot) -> Vec<Pair> {
-    let holders = holders(snapshot);
+    let holders = Holders::new(snapshot);
     let mut groups: BTreeMap<(Object, u32), Vec<(u32, Ends)>> = BTreeMap::new();
     for process in snapshot.processes.values() {
-        for (host, candidates) in connected(snapshot, &holders, process) {
+        for (host, candidates) in holders.connected(process) {
             // Launchers and the server are grouped by the channel that they all inherit.
             if let Some(first) = candidates.iter().filter(|end| end.reads).map(|end| end.object).min() {
-                let ends = purposes(snapshot, &holders, host, &candidates);
+                let ends = holders.purposes(host, &candidates);
                 groups.entry((first, host)).or_default().push((process.id, ends));
             }
         }
@@ -59,48 +58,77 @@ pub fn pairs(snapshot: &Snapshot) -> Vec<Pair> {
     pairs
 }
 
-/// The processes that hold an end of each object.
-fn holders(snapshot: &Snapshot) -> HashMap<Object, Vec<(u32, OpenEnd)>> {
-    let mut holders: HashMap<Object, Vec<(u32, OpenEnd)>> = HashMap::new();
-    for process in snapshot.processes.values() {
-        for end in &process.ends {
-            holders.entry(end.object).or_default().push((process.id, *end));
+/// A snapshot, with the processes that hold an end of each object.
+struct Holders<'s> {
+    snapshot: &'s Snapshot,
+    of: HashMap<Object, Vec<(u32, OpenEnd)>>,
+}
+
+impl Holders<'_> {
+    fn new(snapshot: &Snapshot) -> Holders<'_> {
+        let mut of: HashMap<Object, Vec<(u32, OpenEnd)>> = HashMap::new();
+        for process in snapshot.processes.values() {
+            for end in &process.ends {
+                of.entry(end.object).or_default().push((process.id, *end));
+            }
         }
+        Holders { snapshot, of }
     }
-    holders
-}
 
-/// The processes at the other side of an end, with that side.
-fn others<'a>(
-    snapshot: &Snapshot,
-    holders: &'a HashMap<Object, Vec<(u32, OpenEnd)>>,
-    end: OpenEnd,
-) -> impl Iterator<Item = (u32, OpenEnd)> + 'a {
-    let other = match end.object {
-        Object::Pipe(_) => Some(end.object),
-        Object::Socket(inode) => snapshot.peers.get(&inode).map(|peer| Object::Socket(*peer)),
-    };
-    let held = other.and_then(|other| holders.get(&other)).into_iter().flatten();
-    held.filter(move |(_, other)| (end.reads && other.writes) || (end.writes && other.reads)).copied()
-}
+    /// The processes at the other side of an end.
+    fn others(&self, end: OpenEnd) -> BTreeSet<u32> {
+        let other = match end.object {
+            Object::Pipe(_) => Some(end.object),
+            Object::Socket(inode) => self.snapshot.peers.get(&inode).map(|peer| Object::Socket(*peer)),
+        };
+        let held = other.and_then(|other| self.of.get(&other)).into_iter().flatten();
+        held.filter(|(_, other)| (end.reads && other.writes) || (end.writes && other.reads))
+            .map(|(id, _)| *id)
+            .collect()
+    }
 
-/// The hosts of a process, each with the ends that lead to it in both directions.
-fn connected(
-    snapshot: &Snapshot,
-    holders: &HashMap<Object, Vec<(u32, OpenEnd)>>,
-    process: &Process,
-) -> BTreeMap<u32, Vec<OpenEnd>> {
-    let mut hosts: BTreeMap<u32, Vec<OpenEnd>> = BTreeMap::new();
-    for end in &process.ends {
-        let before: BTreeSet<u32> = others(snapshot, holders, *end).map(|(id, _)| id).collect();
-        for host in before {
-            if is_host_of(snapshot, host, process) {
+    /// The hosts of a process, each with the ends that lead to it in both directions.
+    fn connected(&self, process: &Process) -> BTreeMap<u32, Vec<OpenEnd>> {
+        let mut hosts: BTreeMap<u32, Vec<OpenEnd>> = BTreeMap::new();
+        for end in &process.ends {
+            for host in self.others(*end).into_iter().filter(|host| is_host_of(self.snapshot, *host, process)) {
                 hosts.entry(host).or_default().push(*end);
             }
         }
+        hosts.retain(|_, ends| ends.iter().any(|end| end.reads) && ends.iter().any(|end| end.writes));
+        hosts
     }
-    hosts.retain(|_, ends| ends.iter().any(|end| end.reads) && ends.iter().any(|end| end.writes));
-    hosts
+
+    /// Tells the purposes of a server's ends apart.
+    fn purposes(&self, host: u32, candidates: &[OpenEnd]) -> Ends {
+        let reads: BTreeSet<Object> = candidates.iter().filter(|end| end.reads).map(|end| end.object).collect();
+        let writes: BTreeSet<Object> = candidates.iter().filter(|end| end.writes).map(|end| end.object).collect();
+        // The number may be that in any process that shares the object. A launcher still has the
+        // numbers that a server moved away from.
+        let has = |object: &Object, number: u32| {
+            let mut held = self.of.get(object).into_iter().flatten().filter(|(_, end)| end.descriptor == number);
+            held.any(|(id, _)| *id != host && !self.snapshot.descends(host, *id))
+        };
+        let at = |number: u32, among: &BTreeSet<Object>| -> BTreeSet<Object> {
+            among.iter().copied().filter(|object| has(object, number)).collect()
+        };
+        let (zero, one, two) = (at(0, &reads), at(1, &writes), at(2, &writes));
+        // Moved: whatever else leads to the host. A socket carries both directions, but one is
+        // used.
+        let moved = |all: &BTreeSet<Object>| all - &two;
+        let stdin = if zero.is_empty() { moved(&reads) } else { zero.clone() };
+        // The Python SDK leads its descriptor 1 to standard error. A shell's `2>&1` does the
+        // opposite.
+        let mut stdout = &one - &two;
+        if stdout.is_empty() {
+            stdout = &moved(&writes) - &zero;
+        }
+        if stdout.is_empty() {
+            stdout = one;
+        }
+        let stderr = &two - &stdout;
+        Ends { stdin, stdout, stderr }
+    }
 }
 
 /// Of two connected processes the host is the ancestor. Of strangers it is the older one: a
@@ -113,63 +141,28 @@ fn is_host_of(snapshot: &Snapshot, host: u32, process: &Process) -> bool {
     snapshot.descends(process.id, host) || (other.started, other.id) < (process.started, process.id)
 }
 
-/// Tells the purposes of a server's ends apart.
-fn purposes(
-    snapshot: &Snapshot,
-    holders: &HashMap<Object, Vec<(u32, OpenEnd)>>,
-    host: u32,
-    candidates: &[OpenEnd],
-) -> Ends {
-    // The numbers that an object has in any process that shares it. A launcher still has the
-    // numbers that a server moved away from.
-    let numbers = |object: Object| -> BTreeSet<u32> {
-        let held = holders.get(&object).into_iter().flatten();
-        held.filter(|(id, _)| *id != host && !snapshot.descends(host, *id)).map(|(_, end)| end.descriptor).collect()
-    };
-    let reads: BTreeSet<Object> = candidates.iter().filter(|end| end.reads).map(|end| end.object).collect();
-    let writes: BTreeSet<Object> = candidates.iter().filter(|end| end.writes).map(|end| end.object).collect();
-    let at = |number: u32, among: &BTreeSet<Object>| -> BTreeSet<Object> {
-        among.iter().copied().filter(|object| numbers(*object).contains(&number)).collect()
-    };
-    let (zero, one, two) = (at(0, &reads), at(1, &writes), at(2, &writes));
-    // Moved: whatever else leads to the host. A socket carries both directions, but one is used.
-    let moved = |all: &BTreeSet<Object>| all.iter().copied().filter(|object| !two.contains(object)).collect();
-    let stdin = if zero.is_empty() { moved(&reads) } else { zero.clone() };
-    // The Python SDK leads its descriptor 1 to standard error. A shell's `2>&1` does the opposite.
-    let mut stdout: BTreeSet<Object> = one.difference(&two).copied().collect();
-    if stdout.is_empty() {
-        let moved: BTreeSet<Object> = moved(&writes);
-        stdout = moved.difference(&zero).copied().collect();
-    }
-    if stdout.is_empty() {
-        stdout = one;
-    }
-    let stderr = two.difference(&stdout).copied().collect();
-    Ends { stdin, stdout, stderr }
-}
-
 /// The pair that processes with the same ends make.
 fn pair(snapshot: &Snapshot, host: u32, members: Vec<(u32, Ends)>) -> Option<Pair> {
     let ids: Vec<u32> = members.iter().map(|(id, _)| *id).collect();
     let server = innermost(snapshot, &ids)?;
-    let (mut stdin, mut stdout, mut stderr) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for (_, ends) in &members {
-        stdin.extend(ends.stdin.iter().copied());
-        stdout.extend(ends.stdout.iter().copied());
-        stderr.extend(ends.stderr.iter().copied());
+    let mut ends = Ends::default();
+    for (_, of_member) in members {
+        ends.stdin.extend(of_member.stdin);
+        ends.stdout.extend(of_member.stdout);
+        ends.stderr.extend(of_member.stderr);
     }
-    let stderr = stderr.difference(&stdout).copied().collect();
+    ends.stderr = &ends.stderr - &ends.stdout;
     let names_mcp = ids.iter().any(|id| names_mcp(snapshot.command(*id)));
     let has_number = |objects: &BTreeSet<Object>, number: u32| {
         let of = |id: &u32| snapshot.processes.get(id).map(|process| process.ends.as_slice()).unwrap_or_default();
         ids.iter().flat_map(of).any(|end| end.descriptor == number && objects.contains(&end.object))
     };
-    let is_standard = has_number(&stdin, 0) && has_number(&stdout, 1);
+    let is_standard = has_number(&ends.stdin, 0) && has_number(&ends.stdout, 1);
     let is_python =
         ids.iter().any(|id| snapshot.command(*id).first().is_some_and(|word| program(word).starts_with("python")));
     // Other programs use sockets between their processes too, such as browsers.
-    let is_pair = !stdin.is_empty() && !stdout.is_empty() && (is_standard || is_python || names_mcp);
-    is_pair.then_some(Pair { host, server, processes: ids, stdin, stdout, stderr, names_mcp })
+    let is_pair = !ends.stdin.is_empty() && !ends.stdout.is_empty() && (is_standard || is_python || names_mcp);
+    is_pair.then_some(Pair { host, server, processes: ids, ends, names_mcp })
 }
 
 /// The process that the others launched: from the first of them to its child, as long as there
@@ -253,9 +246,9 @@ mod tests {
                 pair.host,
                 pair.server,
                 pair.processes,
-                objects(&pair.stdin),
-                objects(&pair.stdout),
-                objects(&pair.stderr)
+                objects(&pair.ends.stdin),
+                objects(&pair.ends.stdout),
+                objects(&pair.ends.stderr)
             )
         };
         pairs(snapshot).iter().map(line).collect()

@@ -89,13 +89,14 @@ impl Attached {
         let mut packets = MadePackets::default();
         let mut servers = Vec::new();
         for (index, (pair, start)) in pairs.iter().enumerate() {
+            let ends = &pair.ends;
             let channel = |pipe: Pipe| Some(3 * index as u32 + pipe as u32);
-            let reads = |object: &Object| channel(Pipe::Stdin).filter(|_| pair.stdin.contains(object));
+            let reads = |object: &Object| channel(Pipe::Stdin).filter(|_| ends.stdin.contains(object));
             let writes = |object: &Object| {
-                let stdout = channel(Pipe::Stdout).filter(|_| pair.stdout.contains(object));
-                stdout.or(channel(Pipe::Stderr).filter(|_| pair.stderr.contains(object)))
+                let stdout = channel(Pipe::Stdout).filter(|_| ends.stdout.contains(object));
+                stdout.or(channel(Pipe::Stderr).filter(|_| ends.stderr.contains(object)))
             };
-            let objects: BTreeSet<&Object> = pair.stdin.iter().chain(&pair.stdout).chain(&pair.stderr).collect();
+            let objects: BTreeSet<&Object> = ends.stdin.iter().chain(&ends.stdout).chain(&ends.stderr).collect();
             for object in objects {
                 let (Object::Pipe(inode) | Object::Socket(inode)) = *object;
                 probe.add_inode(inode, reads(object), writes(object))?;
