@@ -23,14 +23,12 @@ use super::answer::NOTICE;
 use crate::mcp::{Session, SessionNumber};
 use crate::store::{CaptureId, CaptureKind, ListedSession, Page, StoreReader};
 
-/// A function behind a tool: arguments in, structured content out.
-type Function = fn(&StoreReader, JsonObject) -> Result<Value>;
-
 /// A tool of the server.
 pub struct AgentTool {
     /// The definition that clients get.
     pub definition: Tool,
-    run: Function,
+    /// Arguments in, structured content out.
+    run: Box<dyn Fn(&StoreReader, JsonObject) -> Result<Value> + Send + Sync>,
 }
 
 impl AgentTool {
@@ -46,56 +44,21 @@ impl AgentTool {
 /// All tools, in the order in which an agent needs them.
 pub fn all() -> Vec<AgentTool> {
     vec![
-        tool::<sessions::ListArguments, sessions::SessionList>(
-            "list_sessions",
-            "List sessions",
-            sessions::DESCRIPTION,
-            |reader, json| run(reader, json, sessions::list),
-        ),
-        tool::<explain::ExplainArguments, explain::SessionExplanation>(
-            "explain_session",
-            "Explain a session",
-            explain::DESCRIPTION,
-            |reader, json| run(reader, json, explain::explain),
-        ),
-        tool::<search::SearchArguments, search::FoundMessages>(
-            "search_messages",
-            "Search messages",
-            search::description(),
-            |reader, json| run(reader, json, search::search),
-        ),
-        tool::<message::MessageArguments, message::WholeMessage>(
-            "read_message",
-            "Read a message",
-            message::DESCRIPTION,
-            |reader, json| run(reader, json, message::read),
-        ),
-        tool::<statistics::StatisticsArguments, statistics::ToolStatistics>(
-            "tool_statistics",
-            "Statistics of tools",
-            statistics::DESCRIPTION,
-            |reader, json| run(reader, json, statistics::statistics),
-        ),
-        tool::<check::CheckArguments, check::CheckReport>(
-            "check_session",
-            "Check a session",
-            check::description(),
-            |reader, json| run(reader, json, check::check),
-        ),
-        tool::<compare::CompareArguments, compare::SessionComparison>(
-            "compare_sessions",
-            "Compare two sessions",
-            compare::DESCRIPTION,
-            |reader, json| run(reader, json, compare::compare),
-        ),
+        tool("list_sessions", "List sessions", sessions::DESCRIPTION, sessions::list),
+        tool("explain_session", "Explain a session", explain::DESCRIPTION, explain::explain),
+        tool("search_messages", "Search messages", search::description(), search::search),
+        tool("read_message", "Read a message", message::DESCRIPTION, message::read),
+        tool("tool_statistics", "Statistics of tools", statistics::DESCRIPTION, statistics::statistics),
+        tool("check_session", "Check a session", check::description(), check::check),
+        tool("compare_sessions", "Compare two sessions", compare::DESCRIPTION, compare::compare),
     ]
 }
 
-fn tool<Arguments: JsonSchema + Any, Answer: JsonSchema + Any>(
+fn tool<Arguments: JsonSchema + DeserializeOwned + Any, Answer: JsonSchema + Serialize + Any>(
     name: &'static str,
     title: &str,
     description: impl Into<std::borrow::Cow<'static, str>>,
-    run: Function,
+    function: fn(&StoreReader, Arguments) -> Result<Answer>,
 ) -> AgentTool {
     let mut input = compact(&schema_for_type::<Arguments>());
     input.remove("description");
@@ -104,7 +67,11 @@ fn tool<Arguments: JsonSchema + Any, Answer: JsonSchema + Any>(
     definition.title = Some(title.to_owned());
     definition.output_schema = Some(Arc::new(compact(&schema_for_output::<Answer>())));
     definition.annotations = Some(annotations);
-    AgentTool { definition, run }
+    let run = move |reader: &StoreReader, arguments: JsonObject| {
+        let arguments = serde_json::from_value(Value::Object(arguments)).context("the arguments are wrong")?;
+        Ok(serde_json::to_value(function(reader, arguments)?)?)
+    };
+    AgentTool { definition, run: Box::new(run) }
 }
 
 /// A schema without what tells a model nothing: every definition is a part of its context.
@@ -137,16 +104,6 @@ fn compact_value(value: &Value) -> Value {
         Value::Array(elements) => Value::Array(elements.iter().map(compact_value).collect()),
         other => other.clone(),
     }
-}
-
-/// Reads the arguments, calls a function, and writes its answer as JSON.
-fn run<Arguments: DeserializeOwned, Answer: Serialize>(
-    reader: &StoreReader,
-    arguments: JsonObject,
-    function: impl Fn(&StoreReader, Arguments) -> Result<Answer>,
-) -> Result<Value> {
-    let arguments = serde_json::from_value(Value::Object(arguments)).context("the arguments are wrong")?;
-    Ok(serde_json::to_value(function(reader, arguments)?)?)
 }
 
 /// An answer as text: the JSON, behind the sentence that it is data.

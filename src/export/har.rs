@@ -213,11 +213,11 @@ fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body:
     write_head(request, exchange, &exchange.request);
     let pairs = query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    request.array("queryString", pairs, write_pair);
+    request.objects("queryString", pairs, write_pair);
     if !body.bytes.is_empty() {
         request.object("postData", |data| {
             data.text("mimeType", exchange.request.fields.get("content-type").unwrap_or_default());
-            data.array("params", [], write_pair);
+            data.objects("params", [], write_pair);
             // HAR defines `encoding` for the content of a response only.
             write_text(data, "_encoding", &body.bytes);
             data.maybe(&body.note, |data, note| data.text("comment", note));
@@ -253,8 +253,8 @@ fn write_response(response: &mut Object<'_>, exchange: &Exchange, body: &Decoded
 /// secrets, masked in the header fields.
 fn write_head(object: &mut Object<'_>, exchange: &Exchange, half: &Half) {
     object.text("httpVersion", &format!("HTTP/{}", exchange.http_version));
-    object.array("cookies", [], write_pair);
-    object.array("headers", half.fields.iter(), write_pair);
+    object.objects("cookies", [], write_pair);
+    object.objects("headers", half.fields.iter(), write_pair);
 }
 
 /// Writes the sizes as transmitted (of HTTP/2 as compressed), or -1 where they are unknown.
@@ -265,11 +265,9 @@ fn write_sizes(object: &mut Object<'_>, half: &Half, body: &DecodedBody) {
     object.signed("bodySize", size(body.sent));
 }
 
-fn write_pair(out: &mut Vec<u8>, (name, value): (&str, &str)) {
-    let mut pair = Object::inside(out);
+fn write_pair(pair: &mut Object<'_>, (name, value): (&str, &str)) {
     pair.text("name", name);
     pair.text("value", value);
-    pair.end();
 }
 
 /// Writes a body as text, or in base64 if it is not UTF-8.

@@ -111,26 +111,21 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
     line.maybe(&overview.selected_revision, |line, (version, _)| line.text("revision_given", version));
     line.maybe(&overview.instructions, |line, (text, _)| line.text("instructions", text));
     for (name, side) in [("client_capabilities", Declarer::Client), ("server_capabilities", Declarer::Server)] {
-        line.array(name, overview.capabilities(side), |out, usage| {
-            let mut object = Object::inside(out);
+        line.objects(name, overview.capabilities(side), |object, usage| {
             object.word("capability", usage.capability.path());
             object.maybe(&usage.declared, |object, number| object.number("declared", number.0));
             object.number("used", usage.used.map_or(0, |(times, _)| times));
-            object.end();
         });
     }
     line.array("extensions", overview.negotiated(), write_string);
-    line.array("lists", &overview.lists, |out, (name, listed)| {
-        let mut object = Object::inside(out);
+    line.objects("lists", &overview.lists, |object, (name, listed)| {
         object.word("list", name);
         object.number("items", listed.items);
         object.number("bytes", listed.bytes);
         object.number("tokens", listed.tokens());
         object.number("message", listed.message.0);
-        object.end();
     });
-    line.array("calls", &times.calls, |out, call| {
-        let mut object = Object::inside(out);
+    line.objects("calls", &times.calls, |object, call| {
         object.text("call", &call.name);
         object.number("timed", call.timed);
         object.signed("latency_ns", call.latency);
@@ -140,14 +135,11 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
         {
             object.maybe(&time, |object, time| object.signed(name, *time));
         }
-        object.end();
     });
-    line.array("timeline", &overview.timeline, |out, (time, what, number)| {
-        let mut object = Object::inside(out);
+    line.objects("timeline", &overview.timeline, |object, (time, what, number)| {
         object.time("time", *time);
         object.text("what", what);
         object.number("message", number.0);
-        object.end();
     });
     line.text("end", &overview.end);
     line.end_line();
@@ -164,20 +156,16 @@ pub fn write_explanation(
 ) {
     let mut line = Object::line(out, "explanation");
     line.number("session", session.0);
-    line.array("causes", &explanation.causes, |out, cause| {
-        let mut object = Object::inside(out);
+    line.objects("causes", &explanation.causes, |object, cause| {
         object.word("symptom", cause.symptom.name());
         object.text("sentence", &masked(&cause.sentence));
-        object.array("evidence", &cause.evidence, |out, evidence| {
-            let mut object = Object::inside(out);
+        object.objects("evidence", &cause.evidence, |object, evidence| {
             object.text("place", &evidence.place);
             object.maybe(&evidence.time, |object, time| object.time("time", *time));
             object.text("text", &masked(&evidence.text));
-            object.end();
         });
         object.array("next", &[masked(&cause.advice), next(cause)], |out, text| write_string(out, text));
         object.maybe(&cause.message, |object, message| object.number("message", message.0));
-        object.end();
     });
     line.array("also", &explanation.also, |out, text| write_string(out, &masked(text)));
     line.array("checked", &explanation.checked, |out, text| write_string(out, text));
@@ -380,15 +368,13 @@ pub fn write_judgement(out: &mut Vec<u8>, judgement: &Judgement) {
     line.truth("holds", judgement.holds);
     line.text("text", &judgement.sentence);
     if !judgement.breaches.is_empty() {
-        line.array("breaches", &judgement.breaches, |out, breach| {
-            let mut object = Object::inside(out);
+        line.objects("breaches", &judgement.breaches, |object, breach| {
             object.number("session", breach.session.0);
             object.number("message", breach.message.0);
             if !breach.packets.is_empty() {
                 object.numbers("packets", breach.packets.iter().map(|packet| packet.0));
             }
             object.text("text", &breach.text);
-            object.end();
         });
     }
     if judgement.more > 0 {

@@ -177,6 +177,20 @@ impl Object<'_> {
         self.out.push(b']');
     }
 
+    /// Writes a list of objects. `write` writes the members of each.
+    pub(in crate::export) fn objects<T>(
+        &mut self,
+        name: &'static str,
+        elements: impl IntoIterator<Item = T>,
+        write: impl Fn(&mut Object<'_>, T),
+    ) {
+        self.array(name, elements, |out, element| {
+            let mut object = Object::inside(out);
+            write(&mut object, element);
+            object.end();
+        });
+    }
+
     /// Writes an object inside this one. `write` writes its members.
     pub(in crate::export) fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Object<'_>)) {
         self.name(name);

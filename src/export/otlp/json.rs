@@ -22,10 +22,8 @@ pub(super) fn write_span(object: &mut Object<'_>, span: &Span) {
     object.display("endTimeUnixNano", &span.end_time_unix_nano);
     write_attributes(object, &span.attributes);
     if !span.events.is_empty() || span.dropped_events_count > 0 {
-        object.array("events", &span.events, |out, event| {
-            let mut object = Object::inside(out);
-            write_event(&mut object, event);
-            object.end();
+        object.objects("events", &span.events, |object, event| {
+            write_event(object, event);
         });
         object.number("droppedEventsCount", span.dropped_events_count);
     }
@@ -47,12 +45,10 @@ fn write_event(object: &mut Object<'_>, event: &SpanEvent) {
 
 /// Writes the member `attributes`.
 pub(super) fn write_attributes(object: &mut Object<'_>, attributes: &[KeyValue]) {
-    object.array("attributes", attributes, |out, attribute| {
-        let mut object = Object::inside(out);
+    object.objects("attributes", attributes, |object, attribute| {
         object.text("key", &attribute.key);
         let value = attribute.value.as_ref().and_then(|value| value.value.as_ref());
         object.object("value", |object| value.into_iter().for_each(|value| write_value(object, value)));
-        object.end();
     });
 }
 
@@ -62,10 +58,8 @@ fn write_value(object: &mut Object<'_>, value: &Value) {
         Value::Number(number) => object.display("intValue", number),
         Value::Fraction(number) => object.float("doubleValue", *number),
         Value::List(list) => object.object("arrayValue", |object| {
-            object.array("values", &list.values, |out, value| {
-                let mut object = Object::inside(out);
-                value.value.iter().for_each(|value| write_value(&mut object, value));
-                object.end();
+            object.objects("values", &list.values, |object, value| {
+                value.value.iter().for_each(|value| write_value(object, value));
             });
         }),
     }
