@@ -6,7 +6,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use super::data::{
-    Answer, CapabilityRow, ConnectionList, Detail, FindingLine, HostSessions, MessageLine, NoteLine, PAGE,
+    Answer, CapabilityRow, ConnectionList, Detail, FindingLine, HostSessions, MessageLine, MessageList, NoteLine, PAGE,
     PacketDetail, PacketRow, PacketScope, Query, Rows, SessionRow, Statistics,
 };
 use crate::mcp::{MessageNumber, SessionNumber};
@@ -34,8 +34,9 @@ pub struct AnswerCache {
     sessions: Option<Vec<SessionRow>>,
     /// The sessions that a search found, its filter, and whether it is complete.
     sessions_found: Option<(String, BTreeSet<SessionNumber>, bool)>,
-    unplaced: Vec<FindingRow>,
-    messages: PagedList<(SessionNumber, String), MessageLine>,
+    /// Findings without a session.
+    pub unplaced: Vec<FindingRow>,
+    messages: PagedList<MessageList, MessageLine>,
     pub notes: ForSession<Vec<NoteLine>>,
     detail: Option<(SessionNumber, Arc<Detail>)>,
     pub steps: PagedList<SessionNumber, Step>,
@@ -166,14 +167,12 @@ impl AnswerCache {
         // again when it is needed.
         self.sent.retain(|sent_query, _| !replaces(query, sent_query));
         let evicted = match (query, answer) {
-            (Query::Messages { session, filter, page }, Answer::Messages(answer)) => {
-                self.messages.take((*session, filter.clone()), *page, answer)
+            (Query::Messages(list, page), Answer::Messages(rows)) => self.messages.take(list.clone(), *page, rows),
+            (Query::Packets(session, scope, page), Answer::Packets(rows)) => {
+                self.packets.take((*session, *scope), *page, rows)
             }
-            (Query::Packets { session, scope, page }, Answer::Packets(answer)) => {
-                self.packets.take((*session, *scope), *page, answer)
-            }
-            (Query::Stderr { session, page }, Answer::Stderr(answer)) => self.stderr.take(*session, *page, answer),
-            (Query::Steps { session, page }, Answer::Steps(answer)) => self.steps.take(*session, *page, answer),
+            (Query::Stderr(session, page), Answer::Stderr(rows)) => self.stderr.take(*session, *page, rows),
+            (Query::Steps(session, page), Answer::Steps(rows)) => self.steps.take(*session, *page, rows),
             (query, answer) => return self.take_whole(query, answer),
         };
         // So are those of evicted pages.
@@ -189,7 +188,7 @@ impl AnswerCache {
                 self.sessions_found = Some((filter.clone(), found, complete));
             }
             (Query::Unplaced, Answer::Unplaced(rows)) => self.unplaced = rows,
-            (Query::Notes(session), Answer::Notes(list)) => self.notes.set(*session, list.lines),
+            (Query::Notes(session), Answer::Notes(lines)) => self.notes.set(*session, lines),
             (Query::Detail(session, _), Answer::Detail(detail)) => {
                 self.detail = detail.map(|detail| (*session, Arc::from(detail)));
             }
@@ -215,53 +214,30 @@ impl AnswerCache {
         Some((found, *complete))
     }
 
-    /// Findings without a session.
-    pub fn unplaced(&self) -> &[FindingRow] {
-        &self.unplaced
-    }
-
     pub fn session(&self, number: SessionNumber) -> Option<&SessionRow> {
         self.sessions()?.iter().find(|row| row.session.number == number)
     }
 
-    /// The number of rows in a list of messages, and whether the filter was applied to all; `None`
-    /// before the first answer.
-    pub fn message_count(&self, session: SessionNumber, filter: &str) -> Option<(usize, bool)> {
-        self.list(session, filter).map(|list| (list.total, list.complete))
-    }
-
-    /// A row of a list of messages, if its page is cached.
-    pub fn message(&self, session: SessionNumber, filter: &str, row: usize) -> Option<&MessageLine> {
-        self.list(session, filter)?.row(row)
-    }
-
-    /// The last cached row of a list of messages.
-    pub fn last_message(&self, session: SessionNumber, filter: &str) -> Option<usize> {
-        self.list(session, filter)?.last()
+    /// The list of messages that a filter selects, once a page of it was read.
+    pub fn messages(&self, session: SessionNumber, filter: &str) -> Option<&PagedList<MessageList, MessageLine>> {
+        let own = |of: &MessageList| of.session == session && of.filter == filter;
+        Some(&self.messages).filter(|list| list.of.as_ref().is_some_and(own))
     }
 
     pub fn detail(&self, session: SessionNumber, message: MessageNumber) -> Option<&Arc<Detail>> {
         let (of, detail) = self.detail.as_ref()?;
         (*of == session && detail.message.number == message).then_some(detail)
     }
-
-    fn list(&self, session: SessionNumber, filter: &str) -> Option<&PagedList<(SessionNumber, String), MessageLine>> {
-        let own = |of: &(SessionNumber, String)| of.0 == session && of.1 == filter;
-        Some(&self.messages).filter(|list| list.of.as_ref().is_some_and(own))
-    }
 }
 
 /// Whether the answer to `query` replaces the one to `other`.
 fn replaces(query: &Query, other: &Query) -> bool {
     match (query, other) {
-        (Query::Messages { session, filter, .. }, Query::Messages { session: own, filter: other, .. }) => {
-            (session, filter) != (own, other)
+        (Query::Messages(list, _), Query::Messages(own, _)) => list != own,
+        (Query::Packets(session, scope, _), Query::Packets(own, other, _)) => (session, scope) != (own, other),
+        (Query::Stderr(session, _), Query::Stderr(own, _)) | (Query::Steps(session, _), Query::Steps(own, _)) => {
+            session != own
         }
-        (Query::Packets { session, scope, .. }, Query::Packets { session: own, scope: other, .. }) => {
-            (session, scope) != (own, other)
-        }
-        (Query::Stderr { session, .. }, Query::Stderr { session: own, .. })
-        | (Query::Steps { session, .. }, Query::Steps { session: own, .. }) => session != own,
         _ => discriminant(query) == discriminant(other) && query != other,
     }
 }

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 
 use super::answer_cache::{AnswerCache, PagedList};
 use super::cursor::Cursor;
-use super::data::{MessageLine, NoteLine, Progress, Query, SessionRow};
+use super::data::{MessageLine, MessageList, NoteLine, Progress, Query, SessionRow};
 use super::editor::Editor;
 use super::layout;
 use super::replay::Replays;
@@ -173,7 +173,12 @@ impl App {
     /// The number of messages in the list, folded ones included, and whether the filter has been
     /// applied to all messages.
     pub fn message_count(&self) -> Option<(usize, bool)> {
-        self.cache.message_count(self.session?, &self.filter)
+        self.cache.messages(self.session?, &self.filter).map(|list| (list.total(), list.is_complete()))
+    }
+
+    /// The list of messages, for queries.
+    fn message_list(&self) -> Option<MessageList> {
+        Some(MessageList { session: self.session?, filter: self.filter.clone() })
     }
 
     /// The note in a visible row of the list.
@@ -197,7 +202,7 @@ impl App {
         if self.folds.note(row).is_some() {
             return None;
         }
-        self.cache.message(self.session?, &self.filter, self.folds.list_row(row))
+        self.cache.messages(self.session?, &self.filter)?.row(self.folds.list_row(row))
     }
 
     pub fn selected_message(&self) -> Option<&MessageLine> {

@@ -3,6 +3,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,10 +66,7 @@ pub fn remember(theme: Option<Theme>) -> io::Result<()> {
     match theme {
         Some(theme) => {
             if let Some(folder) = file.parent() {
-                let mut builder = DirBuilder::new();
-                #[cfg(unix)]
-                std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-                builder.recursive(true).create(folder)?;
+                DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
             }
             fs::write(file, format!("{}\n", theme.name()))
         }

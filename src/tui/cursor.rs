@@ -2,6 +2,14 @@
 
 use super::keys::Motion;
 
+/// Where a cursor goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    Key(Motion),
+    /// To this column and line of the window.
+    Click(u16, usize),
+}
+
 /// A selected row, and the window of rows that is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
@@ -13,16 +21,16 @@ pub struct Cursor {
 impl Cursor {
     /// Moves in a list of `total` rows, of which `height` are visible.
     pub fn move_by(&mut self, motion: Motion, total: usize, height: usize) {
-        let page = height.saturating_sub(1).max(1);
-        self.selected = match motion {
-            Motion::Up => self.selected.saturating_sub(1),
-            Motion::Down => self.selected.saturating_add(1),
-            Motion::PageUp => self.selected.saturating_sub(page),
-            Motion::PageDown => self.selected.saturating_add(page),
-            Motion::Home => 0,
-            Motion::End => usize::MAX,
-        };
+        self.selected = self.selected.saturating_add_signed(motion.rows(height));
         self.keep_visible(total, height);
+    }
+
+    /// Moves in such a list by a key or a click.
+    pub fn go(&mut self, to: Goal, total: usize, height: usize) {
+        match to {
+            Goal::Key(motion) => self.move_by(motion, total, height),
+            Goal::Click(_, line) => self.select(self.top + line, total, height),
+        }
     }
 
     /// Selects a row. A row outside of the window is put into its middle.

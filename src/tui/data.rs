@@ -30,10 +30,16 @@ pub const ROWS: usize = 20_000;
 /// no such limit.
 pub const STEPS: usize = 1 << 21;
 
-/// A query to the store. Equal queries have equal answers until the store changes.
-///
-/// Pages are numbered from 0. A `filter` is the text of a display filter; the empty one
-/// selects all messages.
+/// The messages of a session that a filter selects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MessageList {
+    pub session: SessionNumber,
+    /// The text of a display filter; the empty one selects all messages.
+    pub filter: String,
+}
+
+/// A query to the store. Equal queries have equal answers until the store changes. Pages are
+/// numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Query {
     Sessions,
@@ -41,98 +47,59 @@ pub enum Query {
     SessionSearch(String),
     /// Findings of captures without a session: they may explain why there is none.
     Unplaced,
-    /// A page of the messages of a session that a filter selects.
-    Messages {
-        session: SessionNumber,
-        filter: String,
-        page: usize,
-    },
+    /// A page of messages.
+    Messages(MessageList, usize),
     /// What happened between the messages of a session.
     Notes(SessionNumber),
     /// One message with its layers and bytes.
     Detail(SessionNumber, MessageNumber),
     /// A page of the step table.
-    Steps {
-        session: SessionNumber,
-        page: usize,
-    },
+    Steps(SessionNumber, usize),
     Findings(SessionNumber),
     Statistics(SessionNumber),
     /// The connections of the session's capture. Without a session: of the latest capture. The same
     /// holds for the two queries that follow.
     Connections(Option<SessionNumber>),
     /// A page of packets.
-    Packets {
-        session: Option<SessionNumber>,
-        scope: PacketScope,
-        page: usize,
-    },
+    Packets(Option<SessionNumber>, PacketScope, usize),
     /// One packet, layer by layer.
     Packet(Option<SessionNumber>, PacketNumber),
     /// The contents of `initialize` and of the lists of tools, prompts and resources.
     Capabilities(SessionNumber),
     /// A page of the lines that the wrapped server wrote to stderr.
-    Stderr {
-        session: SessionNumber,
-        page: usize,
-    },
+    Stderr(SessionNumber, usize),
     /// The messages of a session and of the other sessions of the same host at that time.
     AllServers(SessionNumber),
-    /// The rows in the same group as a row of a filtered list: a batch or an operation.
-    Group {
-        session: SessionNumber,
-        filter: String,
-        row: usize,
-    },
-    /// All such groups of a filtered list.
-    Groups {
-        session: SessionNumber,
-        filter: String,
-    },
+    /// The rows in the same group as a row: a batch or an operation.
+    Group(MessageList, usize),
+    /// All such groups.
+    Groups(MessageList),
     /// The row of a packet: in this scope if it is there, else in a wider one.
     LocatePacket(Option<SessionNumber>, PacketScope, PacketNumber),
-    /// The row of a message in a filtered list.
-    Locate {
-        session: SessionNumber,
-        filter: String,
-        message: MessageNumber,
-    },
-    /// The row of the next message after row `after` that failed or has findings.
-    NextProblem {
-        session: SessionNumber,
-        filter: String,
-        after: usize,
-    },
-    /// The initial values of the replay form.
-    Draft {
-        session: SessionNumber,
-        /// The request to send again, or its answer; `None` for the whole session.
-        message: Option<MessageNumber>,
-    },
-    /// Writes messages to a new file as JSON lines.
-    Export {
-        session: SessionNumber,
-        filter: String,
-        /// Only these messages; empty for all that the filter selects.
-        only: Vec<MessageNumber>,
-        path: PathBuf,
-    },
+    /// The row of a message.
+    Locate(MessageList, MessageNumber),
+    /// The row of the next message after this row that failed or has findings.
+    NextProblem(MessageList, usize),
+    /// The initial values of the replay form. The message is the request to send again, or its
+    /// answer; `None` for the whole session.
+    Draft(SessionNumber, Option<MessageNumber>),
+    /// Writes messages to a new file as JSON lines: only these, or all if there are none.
+    Export(MessageList, Vec<MessageNumber>, PathBuf),
 }
 
 impl Query {
     /// Whether the query is repeated whenever the store changes, instead of once a second. Such
     /// queries take only a few index steps.
     pub fn is_quick(&self) -> bool {
-        matches!(self, Query::Messages { .. } | Query::Packets { .. } | Query::Stderr { .. })
+        matches!(self, Query::Messages(..) | Query::Packets(..) | Query::Stderr(..))
     }
 
     /// The page of a list that it asks for.
     pub fn page(&self) -> Option<usize> {
         match self {
-            Query::Messages { page, .. }
-            | Query::Packets { page, .. }
-            | Query::Stderr { page, .. }
-            | Query::Steps { page, .. } => Some(*page),
+            Query::Messages(_, page) | Query::Packets(.., page) | Query::Stderr(_, page) | Query::Steps(_, page) => {
+                Some(*page)
+            }
             _ => None,
         }
     }
@@ -153,7 +120,8 @@ pub enum Answer {
     /// To [`Query::Unplaced`], the first ones.
     Unplaced(Vec<FindingRow>),
     Messages(Rows<MessageLine>),
-    Notes(NoteList),
+    /// To [`Query::Notes`], in order.
+    Notes(Vec<NoteLine>),
     /// To [`Query::Detail`]; `None` if there is no such message.
     Detail(Option<Box<Detail>>),
     Steps(Rows<Step>),
@@ -227,13 +195,6 @@ impl MessageLine {
     pub fn partner(&self) -> Option<MessageNumber> {
         self.row.answers.or(self.row.answered_by)
     }
-}
-
-/// The notes of a session in order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NoteList {
-    /// Each with the message that it precedes.
-    pub lines: Vec<NoteLine>,
 }
 
 /// A note between two messages.

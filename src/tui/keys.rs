@@ -22,18 +22,22 @@ pub enum Motion {
 }
 
 impl Motion {
+    /// The distance in rows, for a window of `height` rows. A page keeps one row of the one before.
+    pub fn rows(self, height: usize) -> isize {
+        let page = height.saturating_sub(1).max(1) as isize;
+        match self {
+            Motion::Up => -1,
+            Motion::Down => 1,
+            Motion::PageUp => -page,
+            Motion::PageDown => page,
+            Motion::Home => isize::MIN,
+            Motion::End => isize::MAX,
+        }
+    }
+
     /// The new first visible line, for a window of `in_view` lines in a text of `total` lines.
     pub fn scrolled(self, top: usize, in_view: usize, total: usize) -> usize {
-        let last = total.saturating_sub(in_view);
-        match self {
-            Motion::Up => top.saturating_sub(1),
-            Motion::Down => top + 1,
-            Motion::PageUp => top.saturating_sub(in_view),
-            Motion::PageDown => top + in_view,
-            Motion::Home => 0,
-            Motion::End => last,
-        }
-        .min(last)
+        top.saturating_add_signed(self.rows(in_view + 1)).min(total.saturating_sub(in_view))
     }
 }
 

@@ -45,6 +45,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select, tick, unbounded};
 use crossterm::event::{self, Event, MouseButton, MouseEventKind};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::engine::saver::now;
 use crate::mcp::SessionNumber;
@@ -274,19 +276,12 @@ impl Outputs<'_> {
 /// A channel that reports signals to end.
 fn signals() -> Result<Receiver<()>> {
     let (sender, signals) = bounded(1);
-    #[cfg(unix)]
-    {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let mut caught =
-            signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot catch signals")?;
-        let wait = move || {
-            if caught.forever().next().is_some() {
-                let _ = sender.send(());
-            }
-        };
-        thread::Builder::new().name("signals".to_owned()).spawn(wait).context("cannot catch signals")?;
-    }
-    #[cfg(not(unix))]
-    std::mem::forget(sender);
+    let mut caught = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot catch signals")?;
+    let wait = move || {
+        if caught.forever().next().is_some() {
+            let _ = sender.send(());
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).context("cannot catch signals")?;
     Ok(signals)
 }

@@ -122,33 +122,29 @@ impl QueryRunner {
                 Answer::SessionsFound(found, complete)
             }
             Query::Unplaced => Answer::Unplaced(self.reader.findings(Scope::All, Page::first(UNPLACED))?),
-            Query::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
+            Query::Messages(list, page) => Answer::Messages(self.messages(list.session, &list.filter, *page)?),
             Query::Notes(session) => Answer::Notes(self.notes(*session)?),
             Query::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
-            Query::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
+            Query::Steps(session, page) => Answer::Steps(self.steps(*session, *page)?),
             Query::Findings(session) => Answer::Findings(self.findings(*session)?),
             Query::Statistics(session) => Answer::Statistics(Box::new(self.statistics(*session)?)),
             Query::Connections(session) => Answer::Connections(Box::new(self.connections(*session)?)),
-            Query::Packets { session, scope, page } => Answer::Packets(self.packets(*session, *scope, *page)?),
+            Query::Packets(session, scope, page) => Answer::Packets(self.packets(*session, *scope, *page)?),
             Query::Packet(session, packet) => Answer::Packet(self.packet(*session, *packet)?),
             Query::LocatePacket(session, scope, packet) => {
                 Answer::PacketLocated(self.locate_packet(*session, *scope, *packet)?)
             }
             Query::AllServers(session) => Answer::AllServers(self.host_sessions(*session)?),
-            Query::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
-            Query::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
+            Query::Group(list, row) => Answer::Groups(self.group(list.session, &list.filter, *row)?),
+            Query::Groups(list) => Answer::Groups(self.groups(list.session, &list.filter)?),
             Query::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),
-            Query::Stderr { session, page } => Answer::Stderr(self.stderr(*session, *page)?),
-            Query::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
-            Query::NextProblem { session, filter, after } => {
-                Answer::Located(self.next_problem(*session, filter, *after)?)
+            Query::Stderr(session, page) => Answer::Stderr(self.stderr(*session, *page)?),
+            Query::Locate(list, message) => Answer::Located(self.locate(list.session, &list.filter, *message)?),
+            Query::NextProblem(list, after) => {
+                Answer::Located(self.next_problem(list.session, &list.filter, *after)?)
             }
-            Query::Draft { session, message } => {
-                Answer::Draft(Box::new(replay::draft(&self.reader, *session, *message)?))
-            }
-            Query::Export { session, filter, only, path } => {
-                Answer::Exported(export::write(&self.reader, *session, filter, only, path)?)
-            }
+            Query::Draft(session, message) => Answer::Draft(Box::new(replay::draft(&self.reader, *session, *message)?)),
+            Query::Export(list, only, path) => Answer::Exported(export::write(&self.reader, list, only, path)?),
         })
     }
 
@@ -283,26 +279,17 @@ impl QueryRunner {
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
         self.check_order(session)?;
         let known = self.steps.take().filter(|index| index.is_of(session));
-        let mut index = known.unwrap_or_else(|| steps::StepTable::new(session, STEPS));
+        let index = self.steps.insert(known.unwrap_or_else(|| steps::StepTable::new(session, STEPS)));
         // The rest is read when the page is queried again.
         let until = Instant::now() + TURN;
         let complete = index.grow(&self.reader, &|| Instant::now() >= until)?;
-        let rows = index.steps(&self.reader, page * PAGE, PAGE)?;
-        let total = index.total();
-        self.steps = Some(index);
-        Ok(Rows { rows, total, complete })
+        Ok(Rows { rows: index.steps(&self.reader, page * PAGE, PAGE)?, total: index.total(), complete })
     }
 
     fn statistics(&mut self, session: SessionNumber) -> Result<Statistics> {
         self.check_order(session)?;
-        let mut figures = self
-            .figures
-            .take()
-            .filter(|figures| figures.is_of(session))
-            .unwrap_or_else(|| calls::Figures::new(session));
-        let answer = figures.read(&self.reader);
-        self.figures = Some(figures);
-        answer
+        let known = self.figures.take().filter(|figures| figures.is_of(session));
+        self.figures.insert(known.unwrap_or_else(|| calls::Figures::new(session))).read(&self.reader)
     }
 
     /// The findings grouped by rule: the most severe first, then the most frequent.

@@ -91,8 +91,8 @@ fn answer(mut query_runner: QueryRunner, inbox: &Receiver<Query>, out: &Sender<I
         // Queries caused by keys are answered before periodic ones, even if they arrive later.
         while let Some(query) = next(&mut pending, inbox) {
             let answer = query_runner.answer(&query);
-            if let (Query::Messages { filter, .. }, Answer::Messages(page)) = (&query, &answer)
-                && !filter.is_empty()
+            if let (Query::Messages(list, _), Answer::Messages(page)) = (&query, &answer)
+                && !list.filter.is_empty()
             {
                 searching = (!page.complete).then(|| query.clone());
             }

@@ -52,7 +52,6 @@ impl Screen {
         restore();
         // The process stops here; `fg` continues it on the next line. SIGSTOP cannot be caught, so
         // the handlers of other signals stay.
-        #[cfg(unix)]
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)
             .context("cannot suspend")?;
         take().context("cannot use the terminal again")?;

@@ -1,6 +1,7 @@
 //! The actions of the commands in the key table.
 
 use super::super::copy;
+use super::super::cursor::Goal;
 use super::super::data::{FindingLine, MessageLine, NoteTarget, Query};
 use super::super::editor::Editor;
 use super::super::keys::{Command, Motion};
@@ -38,10 +39,8 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Message(by) => step_message(app, by),
         Command::Partner => partner(app),
         Command::NextProblem => {
-            if let Some(session) = app.session {
-                let after = app.folds.list_row(app.cursor(Screen::Messages).selected);
-                app.key_queries.push(Query::NextProblem { session, filter: app.filter.clone(), after });
-            }
+            let after = app.folds.list_row(app.cursor(Screen::Messages).selected);
+            app.key_queries.extend(app.message_list().map(|list| Query::NextProblem(list, after)));
         }
         Command::Mark => mark(app),
         Command::NextMark => next_mark(app),
@@ -93,13 +92,13 @@ pub(super) fn set_theme(app: &mut App, theme: Theme) -> Effect {
 }
 
 fn move_cursor(app: &mut App, motion: Motion) {
-    if app.screen == Screen::Detail && detail::move_cursor(app, motion) {
-        return;
-    }
-    if app.screen == Screen::Replay && replay::move_cursor(app, motion) {
-        return;
-    }
-    if app.screen == Screen::Packets && packets::move_cursor(app, motion) {
+    let is_done = match app.screen {
+        Screen::Detail => detail::go(app, Goal::Key(motion)),
+        Screen::Packets => packets::go(app, Goal::Key(motion)),
+        Screen::Replay => replay::move_cursor(app, motion),
+        _ => false,
+    };
+    if is_done {
         return;
     }
     let Some(total) = app.rows(app.screen) else { return };
@@ -320,21 +319,21 @@ fn partner_in_all_servers(app: &mut App) {
 
 /// Folds or unfolds the group of the selected message.
 fn fold(app: &mut App) {
-    let Some(session) = app.session else { return };
+    let Some(list) = app.message_list() else { return };
     let row = app.folds.list_row(app.cursor(Screen::Messages).selected);
     if !app.folds.unfold(row) {
-        app.key_queries.push(Query::Group { session, filter: app.filter.clone(), row });
+        app.key_queries.push(Query::Group(list, row));
     }
 }
 
 /// Unfolds everything. If nothing is folded, folds all groups.
 fn fold_all(app: &mut App) {
-    let Some(session) = app.session else { return };
+    let Some(list) = app.message_list() else { return };
     let selected = app.selected_message().map(|message| message.row.number);
     if app.folds.clear() {
         app.key_queries.extend(selected.and_then(|message| locate(app, message)));
     } else {
-        app.key_queries.push(Query::Groups { session, filter: app.filter.clone() });
+        app.key_queries.push(Query::Groups(list));
     }
 }
 
@@ -361,7 +360,7 @@ fn open_message(app: &mut App, message: MessageNumber) {
 
 /// The query for the row of a message in the current list.
 pub(super) fn locate(app: &App, message: MessageNumber) -> Option<Query> {
-    Some(Query::Locate { session: app.session?, filter: app.filter.clone(), message })
+    Some(Query::Locate(app.message_list()?, message))
 }
 
 /// Selects a row of the list of messages.

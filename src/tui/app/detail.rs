@@ -9,14 +9,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratatui::layout::Rect;
-
 use super::super::copy;
+use super::super::cursor::Goal;
 use super::super::data::{Detail, TEXT};
 use super::super::json::{JsonKind, Tree};
 use super::super::keys::{Command, Motion};
 use super::super::layout;
-use super::layer_tree::{ByteCursor, LayerTree, byte_distance};
+use super::layer_tree::{ByteCursor, LayerTree};
 use super::{App, Cursor, Focus, Mode, Screen};
 use crate::capture::PacketNumber;
 use crate::mcp::{MessageNumber, SessionNumber};
@@ -166,55 +165,30 @@ pub(super) fn run(app: &mut App, command: Command) {
         (_, Focus::List) => app.detail.focus = Focus::Layers,
         (command, Focus::Layers) => fold_layer(app, &detail, command),
         (command, Focus::Json) => fold_json(app, &detail, command),
-        (Command::Left, Focus::Bytes) => move_bytes(app, &detail, -1),
-        (Command::Right, Focus::Bytes) => move_bytes(app, &detail, 1),
+        (Command::Left, Focus::Bytes) => select_byte(app, &detail, app.detail.byte.offset.saturating_sub(1)),
+        (Command::Right, Focus::Bytes) => select_byte(app, &detail, app.detail.byte.offset + 1),
         (_, Focus::Bytes | Focus::Connections) => {}
     }
 }
 
-/// Selects the row or the byte at a position of the pane that receives the keys.
-pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
-    let heights = heights(app);
-    let Some(detail) = selected_detail(app) else { return };
-    let line = usize::from(y - area.y);
-    let view = &mut app.detail;
-    match view.focus {
-        Focus::List | Focus::Connections => {}
-        Focus::Layers => {
-            view.layers.cursor.select(view.layers.cursor.top + line, view.layers.len(), heights.layers);
-            follow_layers(app, &detail);
-        }
-        Focus::Json => {
-            view.json.select(view.json.top + line, view.tree.len(), heights.json);
-            follow_json(app, &detail);
-        }
-        Focus::Bytes => {
-            let row = layout::bytes_per_row(area);
-            let Some(column) = layout::byte_at(x - area.x, row) else { return };
-            let (at, to) = (view.byte.offset as isize, ((view.byte.top + line) * row + column) as isize);
-            move_bytes(app, &detail, to - at);
-        }
-    }
-}
-
 /// Moves in the pane that receives the keys. Returns false if that is the list.
-pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
+pub(super) fn go(app: &mut App, to: Goal) -> bool {
     let heights = heights(app);
     let Some(detail) = selected_detail(app) else { return false };
     let view = &mut app.detail;
     match view.focus {
         Focus::List | Focus::Connections => return false,
         Focus::Layers => {
-            view.layers.cursor.move_by(motion, view.layers.len(), heights.layers);
+            view.layers.cursor.go(to, view.layers.len(), heights.layers);
             follow_layers(app, &detail);
         }
         Focus::Json => {
-            view.json.move_by(motion, view.tree.len(), heights.json);
+            view.json.go(to, view.tree.len(), heights.json);
             follow_json(app, &detail);
         }
         Focus::Bytes => {
-            let by = byte_distance(motion, (bytes_per_row(app), heights.bytes));
-            move_bytes(app, &detail, by);
+            let byte = app.detail.byte.goal(to, (bytes_per_row(app), heights.bytes));
+            byte.into_iter().for_each(|byte| select_byte(app, &detail, byte));
         }
     }
     true
@@ -291,11 +265,12 @@ fn point_at(app: &mut App, detail: &Detail, range: Range<usize>) {
     show_byte(app, detail, first);
 }
 
-fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
+/// Puts the cursor on a byte. The layer and the field around it are selected.
+fn select_byte(app: &mut App, detail: &Detail, offset: usize) {
     let heights = heights(app);
     let view = &mut app.detail;
     let Some(source) = detail.sources.get(view.source) else { return };
-    let offset = view.byte.moved(by, source.bytes.len());
+    let offset = offset.min(source.bytes.len().saturating_sub(1));
     // The innermost node around the byte: nodes inside another one come later.
     let own = |place: &(usize, Range<usize>)| place.0 == view.source && place.1.contains(&offset);
     let node = detail.nodes.iter().rposition(|node| node.location.as_ref().is_some_and(own));

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::cursor::Goal;
+use super::super::layout;
 use super::Cursor;
 use crate::tui::data::LayerNode;
 use crate::tui::keys::Command;
@@ -153,23 +155,13 @@ impl ByteCursor {
         self.top = cursor.top;
     }
 
-    /// The byte `by` bytes away.
-    pub fn moved(self, by: isize, length: usize) -> usize {
-        self.offset.saturating_add_signed(by).min(length.saturating_sub(1))
-    }
-}
-
-/// The distance in bytes of a movement in rows of `row` bytes, of which `height` are visible.
-pub fn byte_distance(motion: crate::tui::keys::Motion, (row, height): (usize, usize)) -> isize {
-    use crate::tui::keys::Motion;
-    let row = row as isize;
-    let page = row * height.saturating_sub(1).max(1) as isize;
-    match motion {
-        Motion::Up => -row,
-        Motion::Down => row,
-        Motion::PageUp => -page,
-        Motion::PageDown => page,
-        Motion::Home => isize::MIN / 2,
-        Motion::End => isize::MAX / 2,
+    /// The byte that a key or a click goes to, in `height` rows of `row` bytes.
+    pub fn goal(self, to: Goal, (row, height): (usize, usize)) -> Option<usize> {
+        match to {
+            Goal::Key(motion) => {
+                Some(self.offset.saturating_add_signed(motion.rows(height).saturating_mul(row as isize)))
+            }
+            Goal::Click(x, line) => layout::byte_at(x, row).map(|column| (self.top + line) * row + column),
+        }
     }
 }

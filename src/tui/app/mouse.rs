@@ -3,6 +3,7 @@
 
 use ratatui::layout::{Position, Rect};
 
+use super::super::cursor::Goal;
 use super::super::keys::Command;
 use super::super::layout;
 use super::{App, Effect, Focus, Mode, Screen, bars, commands, detail, packets};
@@ -31,32 +32,35 @@ pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
                 return click_list(app, layout::list_area(app.size, app.screen, app.focus()), y);
             }
             let areas = layout::detail(app.size, app.screen, app.focus());
-            for (area, focus) in [
+            let panes = [
                 (areas.list, Focus::List),
                 (areas.layers, Focus::Layers),
                 (areas.json, Focus::Json),
                 (areas.bytes, Focus::Bytes),
-            ] {
-                if area.contains(at) {
-                    return click_pane(app, focus, area, at);
-                }
+            ];
+            if let Some((area, focus)) = panes.into_iter().find(|(area, _)| area.contains(at)) {
+                return click_pane(app, focus, area, at);
             }
         }
     }
     Vec::new()
 }
 
+/// The column and the line of a click in an area.
+fn goal(area: Rect, at: Position) -> Goal {
+    Goal::Click(at.x - area.x, usize::from(at.y - area.y))
+}
+
 /// Selects a row or byte in a pane of a message. On other screens it opens the detail screen.
 fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effect> {
+    app.detail.focus = focus;
     if focus == Focus::List {
-        app.detail.focus = focus;
         return click_list(app, area, at.y);
     }
-    app.detail.focus = focus;
     if app.screen != Screen::Detail {
         return commands::run(app, Command::Open);
     }
-    detail::click(app, area, at.x, at.y);
+    detail::go(app, goal(area, at));
     Vec::new()
 }
 
@@ -74,7 +78,7 @@ fn click_packets(app: &mut App, at: Position) -> Vec<Effect> {
     if focus == Focus::List {
         return click_list(app, area, at.y);
     }
-    packets::click(app, area, at);
+    packets::go(app, goal(area, at));
     Vec::new()
 }
 

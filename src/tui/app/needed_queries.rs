@@ -4,7 +4,6 @@ use super::super::answer_cache::PagedList;
 use super::super::data::{PAGE, Query};
 use super::super::layout;
 use super::{App, Screen};
-use crate::mcp::SessionNumber;
 
 /// The queries for the current screen.
 pub(super) fn needed_queries(app: &App) -> Vec<Query> {
@@ -33,7 +32,7 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
             if app.screen == Screen::Sequence && app.all_servers {
                 queries.push(Query::AllServers(session));
             } else {
-                queries.extend(messages(app, session));
+                queries.extend(messages(app));
             }
             queries.push(Query::Notes(session));
             let seen = app.selected_message().filter(|_| layout::has_panes(app.size, app.screen));
@@ -41,7 +40,7 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
         }
         Screen::Layers => {
             let loaded = app.cache.steps.of(&session).map_or(0, PagedList::total);
-            queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Steps { session, page }));
+            queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Steps(session, page)));
         }
         Screen::Findings => queries.push(Query::Findings(session)),
         Screen::Statistics => queries.push(Query::Statistics(session)),
@@ -49,7 +48,7 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
         Screen::Tools => queries.push(Query::Capabilities(session)),
         Screen::Stderr => {
             let loaded = app.cache.stderr.of(&session).map_or(0, PagedList::total);
-            queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Stderr { session, page }));
+            queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Stderr(session, page)));
         }
     }
     queries
@@ -59,16 +58,15 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
 fn packets(app: &App) -> Vec<Query> {
     let (session, scope) = (app.session, app.packet_scope());
     let loaded = app.cache.packets.of(&(session, scope)).map_or(0, PagedList::total);
-    let pages = pages(app, loaded, |row| row).into_iter().map(|page| Query::Packets { session, scope, page });
+    let pages = pages(app, loaded, |row| row).into_iter().map(|page| Query::Packets(session, scope, page));
     let selected = app.packet(app.cursor(Screen::Packets).selected);
     let selected = selected.map(|packet| Query::Packet(session, packet.number));
     std::iter::once(Query::Connections(session)).chain(pages).chain(selected).collect()
 }
 
 /// Queries for the visible pages of messages.
-fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Query> {
+fn messages(app: &App) -> impl Iterator<Item = Query> {
     let loaded = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total));
-    let filter = app.filter.clone();
     let mut needed = pages(app, loaded, |row| app.folds.list_row(row));
     if app.follow
         && let Some((total, _)) = app.message_count()
@@ -79,7 +77,8 @@ fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Query> {
         needed.sort_unstable();
         needed.dedup();
     }
-    needed.into_iter().map(move |page| Query::Messages { session, filter: filter.clone(), page })
+    let list = app.message_list();
+    needed.into_iter().filter_map(move |page| Some(Query::Messages(list.clone()?, page)))
 }
 
 /// The visible pages of a list with `loaded` visible rows. `row` converts a visible row to a row

@@ -7,14 +7,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratatui::layout::Position;
 use ratatui::layout::Rect;
 
-use super::layer_tree::{ByteCursor, LayerTree, byte_distance};
+use super::layer_tree::{ByteCursor, LayerTree};
 use super::{App, Cursor, Focus, Screen, commands, detail};
 use crate::capture::PacketNumber;
+use crate::tui::cursor::Goal;
 use crate::tui::data::{ConnectionRow, PacketDetail, PacketRow, PacketScope, Query};
-use crate::tui::keys::{Command, Motion};
+use crate::tui::keys::Command;
 use crate::tui::layout::{self, PacketAreas};
 
 /// The state of the packets screen.
@@ -171,27 +171,29 @@ pub(super) fn locate(app: &mut App, packet: PacketNumber) {
 }
 
 /// Moves in the pane that receives the keys. Returns false if that is the list.
-pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
-    match app.packets.focus {
-        Focus::Connections => {
+pub(super) fn go(app: &mut App, to: Goal) -> bool {
+    match (app.packets.focus, to) {
+        (Focus::Connections, Goal::Key(motion)) => {
             let (choices, height) = (app.packet_choices(), connection_rows(app));
             let Some(rows) = app.connections() else { return true };
             let mut cursor = app.packets.connections;
             cursor.move_by(motion, choices.len() + rows.len(), height);
             choose(app, cursor.selected);
         }
-        Focus::Layers => {
+        // The first line is the head.
+        (Focus::Connections, Goal::Click(_, 0)) => {}
+        (Focus::Connections, Goal::Click(_, line)) => choose(app, app.packets.connections.top + line - 1),
+        (Focus::Layers, to) => {
             let Some(packet) = app.packet_detail().cloned() else { return true };
             let height = rows_of(areas(app).headers);
             let headers = &mut app.packets.headers;
-            headers.cursor.move_by(motion, headers.len(), height);
+            headers.cursor.go(to, headers.len(), height);
             follow_headers(app, &packet);
         }
-        Focus::Bytes => {
-            let by = byte_distance(motion, window(app));
-            move_bytes(app, by);
+        (Focus::Bytes, to) => {
+            app.packets.byte.goal(to, window(app)).into_iter().for_each(|byte| select_byte(app, byte));
         }
-        Focus::List | Focus::Json => return false,
+        (Focus::List | Focus::Json, _) => return false,
     }
     true
 }
@@ -217,8 +219,8 @@ pub(super) fn run(app: &mut App, command: Command) {
         (Command::Right, Focus::List) => step_scope(app, 1),
         (Command::Left, Focus::List) => step_scope(app, -1),
         (Command::Right | Command::Toggle, Focus::Connections) => app.packets.focus = Focus::List,
-        (Command::Left, Focus::Bytes) => move_bytes(app, -1),
-        (Command::Right, Focus::Bytes) => move_bytes(app, 1),
+        (Command::Left, Focus::Bytes) => select_byte(app, app.packets.byte.offset.saturating_sub(1)),
+        (Command::Right, Focus::Bytes) => select_byte(app, app.packets.byte.offset + 1),
         (command, Focus::Layers) => {
             let Some(packet) = app.packet_detail().cloned() else { return };
             let height = rows_of(areas(app).headers);
@@ -236,33 +238,6 @@ fn step_scope(app: &mut App, by: isize) {
     choose(app, row);
 }
 
-/// Selects the row or the byte at a position of the pane that receives the keys.
-pub(super) fn click(app: &mut App, area: Rect, at: Position) {
-    let line = usize::from(at.y - area.y);
-    match app.packets.focus {
-        Focus::Connections => {
-            // The first line is the head.
-            if let Some(line) = line.checked_sub(1) {
-                choose(app, app.packets.connections.top + line);
-            }
-        }
-        Focus::Layers => {
-            let Some(packet) = app.packet_detail().cloned() else { return };
-            let headers = &mut app.packets.headers;
-            headers.cursor.select(headers.cursor.top + line, headers.len(), rows_of(area));
-            follow_headers(app, &packet);
-        }
-        Focus::Bytes => {
-            let row = layout::bytes_per_row(area);
-            if let Some(column) = layout::byte_at(at.x - area.x, row) {
-                let byte = app.packets.byte;
-                move_bytes(app, ((byte.top + line) * row + column) as isize - byte.offset as isize);
-            }
-        }
-        Focus::List | Focus::Json => {}
-    }
-}
-
 /// Lights the bytes of the selected header or field.
 fn follow_headers(app: &mut App, packet: &PacketDetail) {
     let window = window(app);
@@ -275,12 +250,13 @@ fn follow_headers(app: &mut App, packet: &PacketDetail) {
     }
 }
 
-/// Moves the cursor among the bytes. The header or field around the byte is selected and lit.
-fn move_bytes(app: &mut App, by: isize) {
+/// Puts the cursor on a byte. The header or field around the byte is selected and lit.
+fn select_byte(app: &mut App, offset: usize) {
     let Some(packet) = app.packet_detail().cloned() else { return };
     let window = window(app);
     let view = &mut app.packets;
-    let (offset, length) = (view.byte.moved(by, packet.source.bytes.len()), packet.source.bytes.len());
+    let length = packet.source.bytes.len();
+    let offset = offset.min(length.saturating_sub(1));
     view.byte.show(offset, length, window);
     select_node_at(app, &packet, offset);
     let node = app.packets.headers.selected().and_then(|index| packet.nodes.get(index));

@@ -115,18 +115,20 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
             None => app.notify_error("sort takes number, started, server, calls, fail, open or findings"),
         },
         "replay" => super::replay::command(app, rest),
-        "export" => match app.session {
-            Some(session) if !rest.is_empty() => {
+        "export" => match app.message_list() {
+            Some(list) if !rest.is_empty() => {
                 let marked = rest.strip_prefix("marked").filter(|file| file.starts_with(char::is_whitespace));
                 let only: Vec<MessageNumber> = match marked {
-                    Some(_) => app.marks.iter().filter(|(of, _)| *of == session).map(|(_, number)| *number).collect(),
+                    Some(_) => {
+                        app.marks.iter().filter(|(of, _)| *of == list.session).map(|(_, number)| *number).collect()
+                    }
                     None => Vec::new(),
                 };
                 if marked.is_some() && only.is_empty() {
                     app.notify_error("no message is marked: m marks the selected one");
                 } else {
-                    let (filter, path) = (app.filter.clone(), PathBuf::from(marked.unwrap_or(rest).trim()));
-                    app.key_queries.push(Query::Export { session, filter, only, path });
+                    let path = PathBuf::from(marked.unwrap_or(rest).trim());
+                    app.key_queries.push(Query::Export(list, only, path));
                 }
             }
             Some(_) => app.notify_error("export takes the name of a new file, as in :export messages.jsonl"),

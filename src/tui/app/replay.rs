@@ -16,7 +16,7 @@ pub(super) fn request_form(app: &mut App) {
         && let Some(submission) = app.replays.run.as_ref().and_then(|run| run.submission.as_ref())
     {
         let (session, message) = (submission.session, submission.call.as_ref().map(|call| call.message));
-        return app.key_queries.push(Query::Draft { session, message });
+        return app.key_queries.push(Query::Draft(session, message));
     }
     let lists = matches!(app.screen, Screen::Messages | Screen::Sequence | Screen::Detail);
     let selected = app.selected_message().filter(|_| lists).map(|line| (line.row.session, Some(line.row.number)));
@@ -26,7 +26,7 @@ pub(super) fn request_form(app: &mut App) {
         return app.notify("this message is still being read");
     }
     let (session, message) = selected.unwrap_or((session, None));
-    app.key_queries.push(Query::Draft { session, message });
+    app.key_queries.push(Query::Draft(session, message));
 }
 
 /// The command `:replay`, with nothing, `--to URL` or `-- COMMAND` after it.
@@ -39,7 +39,7 @@ pub(super) fn command(app: &mut App, rest: &str) {
         _ if rest.is_empty() => {}
         _ => return app.notify_error("replay takes --to URL or -- COMMAND; without them the form asks for the server"),
     }
-    app.key_queries.push(Query::Draft { session, message: None });
+    app.key_queries.push(Query::Draft(session, None));
 }
 
 /// Opens the form once its draft was read from the store.
@@ -150,16 +150,7 @@ pub(super) fn stop(app: &mut App) -> bool {
 pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
     let height = usize::from(layout::replay(layout::body(app.size)).old.height);
     let Some(run) = app.replays.run.as_mut().filter(|run| run.answers_focused) else { return false };
-    let page = height.saturating_sub(1).max(1) as isize;
-    let by = match motion {
-        Motion::Up => -1,
-        Motion::Down => 1,
-        Motion::PageUp => -page,
-        Motion::PageDown => page,
-        Motion::Home => isize::MIN,
-        Motion::End => isize::MAX,
-    };
-    run.scroll(by, height);
+    run.scroll(motion.rows(height), height);
     true
 }
 

@@ -131,17 +131,13 @@ fn press(app: &mut App, key: &str) -> Vec<Effect> {
 }
 
 fn take(app: &mut App, query: &Query, answer: Answer) {
-    let is_current = |session, filter| (app.session, &app.filter) == (Some(session), filter);
     match (query, answer) {
         (
-            Query::Locate { session, filter, .. }
-            | Query::NextProblem { session, filter, .. }
-            | Query::Group { session, filter, .. }
-            | Query::Groups { session, filter },
+            Query::Locate(list, _) | Query::NextProblem(list, _) | Query::Group(list, _) | Query::Groups(list),
             Answer::Located(_) | Answer::Groups(_),
-        ) if !is_current(*session, filter) => {}
+        ) if app.message_list().as_ref() != Some(list) => {}
         (_, Answer::Located(Some(row))) => commands::select_message(app, row),
-        (Query::Locate { message, .. }, Answer::Located(None)) => {
+        (Query::Locate(_, message), Answer::Located(None)) => {
             app.notify_error(format!("message {} is not in this list: esc clears the filter", message.0));
         }
         (_, Answer::Located(None)) => app.notify("no later message failed or has findings"),
@@ -152,10 +148,10 @@ fn take(app: &mut App, query: &Query, answer: Answer) {
                 None => app.notify_error(format!("packet #{packet} is not stored, or not listed")),
             }
         }
-        (Query::Export { path, .. }, Answer::Exported(messages)) => {
+        (Query::Export(.., path), Answer::Exported(messages)) => {
             app.notify(format!("{messages} messages written to {}", path.display()));
         }
-        (Query::Draft { session, message }, Answer::Draft(draft)) => {
+        (Query::Draft(session, message), Answer::Draft(draft)) => {
             replay::open_form(app, *session, message.is_some(), *draft);
         }
         (_, Answer::Failed(why)) => app.notify_error(why),
@@ -182,7 +178,7 @@ fn reconcile(app: &mut App) -> Option<Effect> {
     // The newest message that was read. While messages arrive fast, the very last one is still
     // to be read.
     if app.follow
-        && let Some(last) = app.session.and_then(|session| app.cache.last_message(session, &app.filter))
+        && let Some(last) = app.session.and_then(|session| app.cache.messages(session, &app.filter)?.last())
     {
         let row = if last + 1 == total { app.folds.visible_count(total) - 1 } else { app.folds.visible_row(last) };
         app.cursor_mut(Screen::Messages).selected = row;

@@ -72,7 +72,7 @@ fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<StyledL
 
 /// The text for a capture without MCP.
 fn no_session(app: &App, canvas: &Canvas<'_>, width: usize) -> Vec<StyledLine> {
-    let (title, found) = (&app.title, app.cache.unplaced());
+    let (title, found) = (&app.title, &app.cache.unplaced);
     let (strong, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
     let mut lines = wrapped(&format!("No MCP session in {title}."), "", width, strong);
     lines.push(Vec::new());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use anyhow::Result;
 
-use super::super::data::{NoteLine, NoteList, NoteTarget};
+use super::super::data::{NoteLine, NoteTarget};
 use super::QueryRunner;
 use crate::capture::Time;
 use crate::mcp::note::NoteKind;
@@ -27,7 +27,7 @@ const SHOWN: usize = 1_000;
 
 impl QueryRunner {
     /// The notes of a session in order of time, each with the row that it precedes.
-    pub(super) fn notes(&self, session: SessionNumber) -> Result<NoteList> {
+    pub(super) fn notes(&self, session: SessionNumber) -> Result<Vec<NoteLine>> {
         let mut places = Places::new(&self.reader, session)?;
         let mut lines: Vec<NoteLine> = Vec::new();
         for row in self.reader.notes(Scope::Session(session), None, NOTES)? {
@@ -38,7 +38,7 @@ impl QueryRunner {
         // What a server wrote precedes its end.
         let is_stderr = |line: &NoteLine| line.target == Some(NoteTarget::Stderr);
         lines.sort_by_key(|line| (line.before, line.time, !is_stderr(line)));
-        Ok(NoteList { lines })
+        Ok(lines)
     }
 
     /// The lines of stderr, with long runs folded.

@@ -14,7 +14,7 @@ use crate::event::Event;
 use crate::mcp::{Carrier, Message, Outcomes, Peers, Session, Transport};
 use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 use crate::test_messages;
-use crate::tui::data::{Answer, PAGE, Query, Rows};
+use crate::tui::data::{Answer, MessageList, PAGE, Query, Rows};
 
 /// A session of this many messages. Every second one answers the one before.
 fn long(messages: u64) -> DatabaseFile {
@@ -163,7 +163,7 @@ fn memory_of_the_steps_of_a_million() {
     let count = std::env::var("MESSAGES").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     let mut story = Story::store(exchanged(count), (160, 48));
     let before = memory();
-    let first = Query::Steps { session: SessionNumber(1), page: 0 };
+    let first = Query::Steps(SessionNumber(1), 0);
     let mut turns = 0;
     let mut longest = Duration::ZERO;
     let total = loop {
@@ -240,12 +240,10 @@ fn following_shows_messages_however_fast_they_arrive() {
     // The visible page is answered again. By now there are ten times as many messages, and the last
     // one was not read.
     let rows = (256..300).map(|row| story.app.message(row).unwrap().clone()).collect();
-    let page = Query::Messages { session: SessionNumber(1), filter: String::new(), page: 2 };
+    let list = MessageList { session: SessionNumber(1), filter: String::new() };
     let answer = Rows { rows, total: 3_000, complete: true };
-    let effects = update(&mut story.app, Input::Answer(page, Answer::Messages(answer)));
+    let effects = update(&mut story.app, Input::Answer(Query::Messages(list.clone(), 2), Answer::Messages(answer)));
     assert_eq!(story.app.cursor(Screen::Messages).selected, 299, "the newest that is here");
-    let asks = |page| {
-        effects.contains(&Effect::Query(Query::Messages { session: SessionNumber(1), filter: String::new(), page }))
-    };
+    let asks = |page| effects.contains(&Effect::Query(Query::Messages(list.clone(), page)));
     assert!(asks(2_999 / PAGE), "{effects:?}");
 }
