@@ -46,7 +46,7 @@ fn pcapng() -> Vec<u8> {
             original_length: *length as u32,
             data: &data[..*length],
         };
-        writer.packet(&packet, None).expect("memory takes everything");
+        writer.packet(&packet).expect("memory takes everything");
     }
     writer.finish().expect("memory takes everything")
 }

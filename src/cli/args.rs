@@ -46,7 +46,7 @@ pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
 #[cfg(any(feature = "attach", feature = "http", feature = "live"))]
-use recording::RecordingOptions;
+pub use recording::RecordingOptions;
 pub use redact::Redact;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 #[cfg(all(feature = "attach", target_os = "linux"))]

@@ -2,9 +2,7 @@
 
 mod list;
 
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,26 +10,25 @@ use anyhow::{Result, bail, ensure};
 
 use super::args::{Attach, Colour};
 use super::printer::Printer;
-use super::{databases, filter, ship, stop, target, telemetry};
+use super::recording::{self, SavedRecording};
+use super::{filter, stop, target, telemetry};
 use crate::capture::pipe::Start;
 use crate::cli::output::note;
 use crate::engine::queue::Queue;
-use crate::engine::saver::{self, Saver};
-use crate::engine::{self, Both};
-use crate::event::Detail;
+use crate::engine::{self, Both, saver};
 use crate::pipeline::Pipeline;
 use crate::source::attach::pairs;
 use crate::source::attach::{Attached, Counts, Pair, Snapshot, visibility};
 use crate::source::live;
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Writer};
+use crate::store::{CaptureInfo, CaptureKind};
 use crate::view::command_line;
 
 /// MiB of the kernel's buffer.
 #[cfg(feature = "live")]
 const KERNEL_BUFFER: u32 = 64;
 
-pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<()> {
     let snapshot = Snapshot::take()?;
     let pairs = pairs::pairs(&snapshot);
     if arguments.list {
@@ -54,28 +51,13 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         note!("attached to process {}: {}; Ctrl-C ends it", pair.server, start.command.join(" "));
         visibility::obstacles(&snapshot, pair).iter().for_each(|why| note!("not everything can be seen: {why}"));
     }
-    // Packets that are not decoded yet wait beside the database, because that place needs free
-    // space anyway.
-    let mut folder = env::temp_dir();
-    let mut recording = None;
-    let saver = if arguments.recording.no_save {
-        None
-    } else {
-        let source = servers.iter().map(|(_, start)| start.command.join(" ")).collect::<Vec<_>>().join(", ");
-        let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
-        folder = place.path().parent().map_or(folder, Path::to_owned);
-        let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
-        let options = target::store_options(arguments.keep_secrets, redaction);
-        let writer = Writer::create(place, &CaptureInfo::begun(CaptureKind::Attach, source), options)?;
-        databases::remember(writer.place().path());
-        recording = Some(writer.place().clone());
-        Some(Saver::new(writer, true))
-    };
-    let shipper =
-        recording.as_ref().and_then(|place| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
+    let source = servers.iter().map(|(_, start)| start.command.join(" ")).collect::<Vec<_>>().join(", ");
+    let info = CaptureInfo::begun(CaptureKind::Attach, target::redacted(source, redaction));
+    let options = target::store_options(arguments.keep_secrets, redaction);
+    let (place, folder) = recording::place(&arguments.recording, || target::database_of(db, user.as_ref()))?;
+    let (recording, saver) = SavedRecording::begin(&arguments.recording, place, &info, options)?;
     let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
-    let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(target::live_options(false, detail, redaction));
+    let mut pipeline = Pipeline::new(target::live_options(false, recording.detail, redaction));
     let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, redaction.is_some()))?;
     let mut listeners = Both(Printer::new(arguments.recording.json, colour, filter, true), Both(telemetry, saver));
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
@@ -84,18 +66,14 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let counts = queue.finish().map(|attached| attached.counts());
     let Both(mut printer, Both(telemetry, saver)) = listeners;
     let saved = saver.map(|saver| saver.finish(saver::summary(&pipeline.counts()))).transpose();
-    if let Some((line, _)) = telemetry::finish(telemetry, telemetry::END) {
-        note!("{line}");
-    }
+    telemetry::finish(telemetry, telemetry::END).iter().for_each(|(line, _)| note!("{line}"));
     run?;
     printer.finish(&pipeline.counts())?;
     let Counts { seen, lost } = counts?;
     note!("{seen} bytes recorded, {lost} lost");
-    if let Some(counts) = saved?.filter(|counts| counts.lost > 0) {
-        note!("{} records could not be saved", counts.lost);
-    }
-    ship::end(shipper).iter().for_each(|line| note!("{line}"));
-    Ok(ExitCode::SUCCESS)
+    saved?.iter().for_each(recording::note_lost);
+    recording.end();
+    Ok(())
 }
 
 /// Attaches to the servers that are meant; without a name, to all that are known as MCP.

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
@@ -71,7 +70,7 @@ pub fn authority() -> Result<Authority> {
     Authority::open(&folder).with_context(|| format!("cannot use the authority in {}", folder.display()))
 }
 
-pub fn run() -> Result<ExitCode> {
+pub fn run() -> Result<()> {
     let trust = Trust::of(&authority()?);
     let word = |path: &Path| command_line::quoted(&[path.display().to_string()]);
     let (certificate, bundle) = (word(&trust.certificate), word(&trust.bundle));
@@ -86,6 +85,5 @@ pub fn run() -> Result<ExitCode> {
     for (runtime, how) in RUNTIMES {
         writeln!(out, "{runtime:<15} {}", how)?;
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }

@@ -8,17 +8,15 @@ use std::process::ExitCode;
 use anyhow::{Result, bail, ensure};
 
 use super::args::{DatasetCommand, DatasetOptions, Decoding, Export, Read};
-use super::output::{self, Progress, note};
+use super::output::{self, note};
 use super::target::{self, TargetKind};
 use super::{databases, stop};
 use crate::capture::Time;
 use crate::dataset::{self, Collector, Dataset, Exporter, file_names, run_number};
-use crate::engine::{self, Listener, saver};
+use crate::engine::{Listener, saver};
 use crate::event::{Detail, Event};
 use crate::export::parquet::Place;
-use crate::pipeline::Pipeline;
 use crate::source::file::Files;
-use crate::source::keylog::WithKeyLog;
 use crate::source::{Item, Source, host};
 use crate::store::StoreReader;
 use crate::view::units::count;
@@ -123,23 +121,17 @@ fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &Dataset
         }
     }
     let stop = stop::on_signals()?;
-    let keys = decoding.key_log(false);
     for (point, files) in points {
         let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
         let capture = options.capture_name.clone().unwrap_or_else(|| file_names(&target::joined(&paths)));
         let first = files.iter().map(|(_, time)| *time).min().unwrap_or_default();
         let run = run_number(point.as_deref(), &capture, first);
-        let mut source = WithKeyLog::new(Files::open(&paths, false)?, keys.as_deref(), false)?;
-        let mut pipeline = Pipeline::new(target::pipeline_options(decoding, false, Detail::Store, redaction));
+        let config = target::pipeline_options(decoding, false, Detail::Store, redaction);
         let collector = Collector::new(dataset, Place { host: point, capture, run }, !options.no_text);
-        let mut decoder = DatasetWriter { collector, progress: Progress::new() };
-        engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut decoder, &stop)?;
-        decoder.progress.clear();
-        ensure!(
-            !stop.load(std::sync::atomic::Ordering::Relaxed),
-            "a signal ended the run: run it again, nothing is added twice"
-        );
-        dataset = decoder.collector.finish()?;
+        let mut writer = DatasetWriter(collector);
+        let stopped = "a signal ended the run: run it again, nothing is added twice";
+        target::decode(Files::open(&paths, false)?, decoding, config, &mut writer, &stop, stopped)?;
+        dataset = writer.0.finish()?;
     }
     if failed == files.len() {
         bail!("no capture could be read");
@@ -170,10 +162,7 @@ fn first_time(path: &Path) -> Result<Time> {
 }
 
 /// Passes events to a collector, and lists damage.
-struct DatasetWriter {
-    collector: Collector,
-    progress: Progress,
-}
+struct DatasetWriter(Collector);
 
 impl Listener for DatasetWriter {
     fn event(&mut self, event: Event) -> Result<()> {
@@ -182,11 +171,7 @@ impl Listener for DatasetWriter {
         {
             note!("{}", finding.text);
         }
-        self.collector.take(event)
-    }
-
-    fn progress(&mut self, read: u64, total: Option<u64>) {
-        self.progress.set(read, total);
+        self.0.take(event)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::slice::from_ref;
 
 use anyhow::{Context, Result};
@@ -38,7 +37,7 @@ These recordings are part of mcptap. To record your own servers:
   mcptap FILE                open a capture made with tcpdump or Wireshark
   mcptap doctor              test whether all of this works here";
 
-pub fn run(arguments: Demo, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Demo, colour: Colour) -> Result<()> {
     let folder = folder().context("cannot write the recordings of the demo")?;
     let mut files = Vec::new();
     for (name, recording) in [HANG].into_iter().chain(OTHERS) {
@@ -46,9 +45,9 @@ pub fn run(arguments: Demo, colour: Colour) -> Result<ExitCode> {
         fs::write(&file, recording).with_context(|| format!("cannot write {}", file.display()))?;
         files.push(file);
     }
-    let code = if arguments.text || !stdout().is_terminal() { print(files, colour) } else { browse(files, colour) }?;
+    if arguments.text || !stdout().is_terminal() { print(files, colour) } else { browse(files, colour) }?;
     output::say(NEXT);
-    Ok(code)
+    Ok(())
 }
 
 /// The folder of the recordings. They stay, so that the printed commands work.
@@ -61,20 +60,20 @@ fn folder() -> Result<PathBuf> {
 }
 
 #[cfg(feature = "tui")]
-fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
+fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<()> {
     let targets = files.into_iter().map(|file| file.to_string_lossy().into_owned()).collect();
     let arguments = super::args::Tui { targets, ..Default::default() };
     super::tui::run_with_hint(arguments, None, colour, Some(HINT.to_owned()))
 }
 
 #[cfg(not(feature = "tui"))]
-fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
+fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<()> {
     print(files, colour)
 }
 
 /// Prints the story: the messages of the server that hangs, the cause, and the other recordings.
-fn print(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let Some((hang, others)) = files.split_first() else { return Ok(ExitCode::SUCCESS) };
+fn print(files: Vec<PathBuf>, colour: Colour) -> Result<()> {
+    let Some((hang, others)) = files.split_first() else { return Ok(()) };
     let name = hang.to_string_lossy().into_owned();
     chapter("A user says: \"the assistant hangs\". Its server ran under \"mcptap wrap\".", "read", from_ref(hang))?;
     listing(vec![hang.clone()], colour)?;
@@ -95,9 +94,9 @@ fn chapter(sentence: &str, verb: &str, files: &[PathBuf]) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn listing(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
+fn listing(files: Vec<PathBuf>, colour: Colour) -> Result<()> {
     let decoding = Decoding::default();
     let read =
         Read { files, decoding, filter: None, save: false, json: false, hash: false, follow: false, ..Read::default() };
-    read::run(read, None, colour)
+    read::run(read, None, colour).map(drop)
 }

@@ -16,7 +16,6 @@ use crate::view::explain::{self, Cause, Evidence, Explanation, Symptom};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::secrets;
-use crate::view::transcript::LineFormatter;
 use crate::view::units::{count, relative};
 
 /// Causes that are shown in full. The others are one line.
@@ -116,9 +115,9 @@ fn text(
     commands: &Commands<'_>,
     others: usize,
 ) -> Result<()> {
-    let (paint, width) = (output::paint(colour), output::width());
-    let lines = LineFormatter { paint, width, start: Some(session.started), sessions: false };
-    writeln!(out, "{}\n", lines.session(session))?;
+    let format = output::format(colour);
+    let (paint, width) = (format.paint, format.width);
+    writeln!(out, "{}\n", format.session(session))?;
     let Explanation { causes, also, checked } = explanation;
     let wrapped = |text: &str, room: usize| -> Vec<String> {
         let lines = safe::wrap(&masked(text, commands.arguments), room.max(20));

@@ -189,7 +189,7 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
         let mut stored = StoredPackets::open(place.clone(), selection)?;
         while let Some(item) = stored.next()? {
             match item {
-                Item::Packet(packet) => writer.packet(&packet, None)?,
+                Item::Packet(packet) => writer.packet(&packet)?,
                 // The store contains secrets only if the recording used --keep-secrets.
                 Item::Secrets(lines) => {
                     has_secrets = true;

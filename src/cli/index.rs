@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -10,7 +9,7 @@ use super::{output, target};
 use crate::store::{DatabaseFile, TextIndexer};
 use crate::view::units;
 
-pub fn run(db: Option<PathBuf>) -> Result<ExitCode> {
+pub fn run(db: Option<PathBuf>) -> Result<()> {
     let place = DatabaseFile::file(target::existing(target::database(db)?)?);
     let mut indexer = TextIndexer::open(place)?;
     let mut bytes = 0;
@@ -25,6 +24,5 @@ pub fn run(db: Option<PathBuf>) -> Result<ExitCode> {
         )?,
         _ => writeln!(out, "{} of messages indexed", units::size(bytes))?,
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }

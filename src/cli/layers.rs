@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
@@ -20,7 +19,7 @@ use crate::view::steps::{Step, StepTable};
 /// Number of steps read at once.
 const ROWS: usize = 1_000;
 
-pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<()> {
     let opened = target::open_or_latest(&arguments.sessions, db)?;
     let mut out = output::stdout();
     match arguments.message {
@@ -36,8 +35,7 @@ pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<Exi
             }
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }
 
 fn message(opened: &Opened, number: MessageNumber, json: bool, colour: Colour, out: &mut Output) -> Result<()> {
@@ -72,9 +70,9 @@ fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &m
         }
         return Ok(());
     }
-    let paint = output::paint(colour);
-    let lines = crate::view::transcript::LineFormatter { paint, width: output::width(), start: None, sessions: false };
-    writeln!(out, "{}", lines.session(session))?;
+    let format = output::format(colour);
+    let paint = format.paint;
+    writeln!(out, "{}", format.session(session))?;
     let mut columns: Option<Columns> = None;
     for steps in pages {
         let steps = steps?;

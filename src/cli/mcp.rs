@@ -1,7 +1,6 @@
 //! `mcptap mcp`: an MCP server over the recordings, for agents.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -12,7 +11,7 @@ use super::args::Mcp;
 const TOKEN: &str = "MCPTAP_TOKEN";
 
 #[cfg(feature = "agents")]
-pub fn run(arguments: Mcp, db: Option<PathBuf>) -> Result<ExitCode> {
+pub fn run(arguments: Mcp, db: Option<PathBuf>) -> Result<()> {
     let database = super::target::database(db)?;
     match arguments.listen {
         None => crate::agents::serve_stdio(database)?,
@@ -21,10 +20,10 @@ pub fn run(arguments: Mcp, db: Option<PathBuf>) -> Result<ExitCode> {
             crate::agents::serve_http(database, &address, token)?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 #[cfg(not(feature = "agents"))]
-pub fn run(_: Mcp, _: Option<PathBuf>) -> Result<ExitCode> {
+pub fn run(_: Mcp, _: Option<PathBuf>) -> Result<()> {
     anyhow::bail!(super::lacking("the server for agents"))
 }

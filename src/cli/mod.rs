@@ -20,6 +20,7 @@ mod fuzz;
 mod index;
 mod install;
 mod layers;
+mod lines;
 mod mask;
 mod mcp;
 mod mock;
@@ -29,6 +30,8 @@ mod printer;
 mod proxy;
 mod prune;
 mod read;
+#[cfg(any(feature = "http", feature = "live"))]
+mod recording;
 mod redact;
 mod replay;
 mod rules;
@@ -194,6 +197,11 @@ fn run_words(words: &[&str]) -> Result<ExitCode> {
     run(Arguments::try_parse_from(words)?)
 }
 
+/// The exit status of a command that has only one, unless it fails.
+fn succeeded(done: Result<()>) -> Result<ExitCode> {
+    done.map(|()| ExitCode::SUCCESS)
+}
+
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { command, db, color } = arguments;
     // Read here and not by clap: clap's usage line would then show `--db` as required
@@ -202,50 +210,50 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     match command {
         Some(Command::Read(read)) => read::run(read, db, color),
         #[cfg(feature = "tui")]
-        Some(Command::Tui(tui)) => tui::run(tui, db, color),
+        Some(Command::Tui(tui)) => succeeded(tui::run(tui, db, color)),
         #[cfg(feature = "tui")]
-        None => tui::run(args::Tui::default(), db, color),
+        None => succeeded(tui::run(args::Tui::default(), db, color)),
         #[cfg(not(feature = "tui"))]
         None => Ok(Arguments::command().print_help().map(|()| ExitCode::from(2))?),
-        Some(Command::Sessions(sessions)) => sessions::run(sessions, db, color),
+        Some(Command::Sessions(sessions)) => succeeded(sessions::run(sessions, db, color)),
         Some(Command::Delete(delete)) => delete::delete(delete, db),
         Some(Command::Pin(pin)) => delete::pin(pin, db),
-        Some(Command::Index) => index::run(db),
-        Some(Command::Show(show)) => show::run(show, db, color),
-        Some(Command::Layers(layers)) => layers::run(layers, db, color),
+        Some(Command::Index) => succeeded(index::run(db)),
+        Some(Command::Show(show)) => succeeded(show::run(show, db, color)),
+        Some(Command::Layers(layers)) => succeeded(layers::run(layers, db, color)),
         Some(Command::Export(export)) => export::run(export, db),
         #[cfg(feature = "http")]
-        Some(Command::Web(web)) => web::run(web, db),
+        Some(Command::Web(web)) => succeeded(web::run(web, db)),
         #[cfg(feature = "parquet")]
-        Some(Command::Ship(ship)) => ship::run(ship, db),
+        Some(Command::Ship(ship)) => succeeded(ship::run(ship, db)),
         #[cfg(feature = "parquet")]
         Some(Command::Dataset(command)) => dataset::run(command),
         Some(Command::Split(split)) => split::run(split),
         #[cfg(feature = "live")]
-        Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
+        Some(Command::Sniff(sniff)) => succeeded(sniff::run(sniff, db, color)),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         #[cfg(all(feature = "attach", target_os = "linux"))]
-        Some(Command::Attach(attach)) => attach::run(attach, db, color),
+        Some(Command::Attach(attach)) => succeeded(attach::run(attach, db, color)),
         #[cfg(all(feature = "attach", target_os = "linux"))]
         Some(Command::Run(arguments)) => run::run(arguments, db),
         #[cfg(feature = "http")]
-        Some(Command::Proxy(proxy)) => proxy::run(proxy, db, color),
+        Some(Command::Proxy(proxy)) => succeeded(proxy::run(proxy, db, color)),
         #[cfg(feature = "http")]
-        Some(Command::Ca) => ca::run(),
+        Some(Command::Ca) => succeeded(ca::run()),
         Some(Command::Replay(replay)) => replay::run(replay, db, color),
         Some(Command::Mock(mock)) => mock::run(mock, db),
-        Some(Command::Mcp(mcp)) => mcp::run(mcp, db),
+        Some(Command::Mcp(mcp)) => succeeded(mcp::run(mcp, db)),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Check(check)) => check::run(check, db, color),
         Some(Command::Explain(explain)) => explain::run(explain, db, color),
-        Some(Command::Rules(rules)) => rules::run(rules, color),
+        Some(Command::Rules(rules)) => succeeded(rules::run(rules, color)),
         Some(Command::Install(install)) => install::install(install, db),
         Some(Command::Uninstall(uninstall)) => install::uninstall(uninstall),
-        Some(Command::Demo(demo)) => demo::run(demo, color),
+        Some(Command::Demo(demo)) => succeeded(demo::run(demo, color)),
         Some(Command::Mask(mask)) => mask::run(mask, db),
         Some(Command::Doctor) => doctor::run(db, color),
         #[cfg(feature = "live")]
-        Some(Command::Wireshark(wireshark)) => wireshark::run(wireshark),
+        Some(Command::Wireshark(wireshark)) => succeeded(wireshark::run(wireshark)),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

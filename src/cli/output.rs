@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -107,11 +108,7 @@ pub fn stdout() -> Output {
 /// Empties a file, or makes one that only its owner can read, because captured data is private.
 /// A file that is there keeps its rights.
 pub fn create_private(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 /// Writes one JSON line, made in `buffer` so that many lines need no memory of their own.
@@ -140,6 +137,11 @@ pub fn terminal_width() -> Option<usize> {
 /// Columns to fill: those of the terminal, or a default.
 pub fn width() -> usize {
     terminal_width().unwrap_or(LineFormatter::WIDTH)
+}
+
+/// The format of lines about sessions.
+pub fn format(colour: Colour) -> LineFormatter {
+    LineFormatter { paint: paint(colour), width: width(), start: None, sessions: false }
 }
 
 /// A line of progress on standard error, if that is a terminal.
@@ -181,7 +183,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(unix)]
     fn a_new_file_is_private_and_an_old_one_keeps_its_rights() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();

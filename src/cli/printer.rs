@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::args::Colour;
-use super::output::{self, Output, Progress};
+use super::lines::Lines;
 use crate::engine::Listener;
 use crate::event::Event;
 use crate::export::jsonl::{self, Summary};
@@ -16,47 +16,30 @@ use crate::filter::{EventFilter, Filter};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::Counts;
-use crate::view::stderr_fold::{Folded, StderrFold};
-use crate::view::transcript::{LineFormatter, Totals};
 use crate::view::units::count;
 
 /// Prints events as they arrive.
 #[derive(Debug)]
 pub struct Printer {
-    out: Output,
-    json: bool,
-    lines: LineFormatter,
-    /// The buffer for a line of JSON.
-    line: Vec<u8>,
-    totals: Totals,
+    lines: Lines,
     /// The latest record of each session that has not ended. It is printed at the session's end.
     sessions: BTreeMap<SessionNumber, Session>,
     /// Whether the line of a session was printed.
     has_shown_session: bool,
-    progress: Progress,
     began: Instant,
     filter: Option<EventFilter>,
-    fold: StderrFold,
 }
 
 impl Printer {
     /// Makes a printer to standard output. Messages are printed if they match the filter, as far as
     /// a live capture can decide that.
     pub fn new(json: bool, colour: Colour, filter: Option<Filter>, live: bool) -> Printer {
-        let lines =
-            LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
         Printer {
-            out: output::stdout(),
-            json,
-            lines,
-            line: Vec::new(),
-            totals: Totals::default(),
+            lines: Lines::new(json, colour, false),
             sessions: BTreeMap::new(),
             has_shown_session: false,
-            progress: Progress::new(),
             began: Instant::now(),
             filter: filter.map(|filter| EventFilter::new(filter, live)),
-            fold: StderrFold::default(),
         }
     }
 
@@ -67,58 +50,51 @@ impl Printer {
             filter.finish(&mut |event| passed.push(event));
             passed.into_iter().try_for_each(|event| self.print(event))?;
         }
-        self.end_of_stderr()?;
-        self.progress.clear();
-        if !self.json && !self.sessions.is_empty() {
-            writeln!(self.out)?;
+        self.lines.end_of_stderr()?;
+        self.lines.progress.clear();
+        if !self.lines.json && !self.sessions.is_empty() {
+            self.lines.text("")?;
         }
         for session in std::mem::take(&mut self.sessions).into_values() {
             self.session(&session)?;
         }
-        if self.json {
+        if self.lines.json {
             let summary = self.summary(counts);
-            self.write(|line| jsonl::write_summary(line, &summary))?;
+            self.lines.write(|line| jsonl::write_summary(line, &summary))?;
         } else {
-            writeln!(self.out, "{}", self.totals.line(self.lines.paint))?;
-            if self.totals.messages == 0 {
-                writeln!(self.out, "{}", nothing(counts))?;
+            writeln!(self.lines.out, "{}", self.lines.totals.line(self.lines.format.paint))?;
+            if self.lines.totals.messages == 0 {
+                self.lines.text(nothing(counts))?;
             }
         }
-        self.out.flush()?;
-        Ok(())
+        Ok(self.lines.out.flush()?)
     }
 
     /// Prints the last record of a session.
     fn session(&mut self, session: &Session) -> Result<()> {
-        self.totals.session(session);
-        if self.json {
-            self.write(|line| jsonl::write_session(line, session))?;
-        } else {
-            writeln!(self.out, "{}", self.lines.session(session))?;
+        self.lines.totals.session(session);
+        match self.lines.json {
+            true => self.lines.write(|line| jsonl::write_session(line, session)),
+            false => self.lines.session(session),
         }
-        Ok(())
     }
 
     fn summary(&self, counts: &Counts) -> Summary {
         let severities = [Severity::Info, Severity::Warning, Severity::Error];
-        let findings = severities.into_iter().map(|severity| (severity, self.totals.findings[severity as usize]));
+        let findings = severities.into_iter().map(|severity| (severity, self.lines.totals.findings[severity as usize]));
         Summary {
             packets: counts.packets,
             bytes: counts.bytes,
             skipped: counts.skipped.iter().map(|(reason, count)| (Cow::Borrowed(*reason), *count)).collect(),
             tcp_connections: counts.tcp_connections,
             exchanges: counts.exchanges,
-            sessions: self.totals.sessions,
+            sessions: self.lines.totals.sessions,
             messages: counts.messages,
             findings: findings.filter(|(_, count)| *count > 0).collect(),
             first_time: counts.first,
             last_time: counts.last,
             elapsed_seconds: self.began.elapsed().as_secs_f64(),
         }
-    }
-
-    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        Ok(output::json_line(&mut self.out, &mut self.line, write)?)
     }
 }
 
@@ -139,13 +115,12 @@ impl Listener for Printer {
     }
 
     fn idle(&mut self) -> Result<()> {
-        self.end_of_stderr()?;
-        self.out.flush()?;
-        Ok(())
+        self.lines.end_of_stderr()?;
+        Ok(self.lines.out.flush()?)
     }
 
     fn progress(&mut self, read: u64, total: Option<u64>) {
-        self.progress.set(read, total);
+        self.lines.progress.set(read, total);
     }
 }
 
@@ -153,13 +128,11 @@ impl Printer {
     fn print(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Session(session) => {
-                if !self.json && !self.has_shown_session {
-                    self.lines.start.get_or_insert(session.started);
-                    writeln!(self.out, "{}", self.lines.session(&session))?;
+                if !self.lines.json && !(self.has_shown_session && self.sessions.contains_key(&session.number)) {
+                    self.lines.format.start.get_or_insert(session.started);
+                    self.lines.format.sessions = self.has_shown_session;
+                    self.lines.session(&session)?;
                     self.has_shown_session = true;
-                } else if !self.json && !self.sessions.contains_key(&session.number) {
-                    self.lines.sessions = true;
-                    writeln!(self.out, "{}", self.lines.session(&session))?;
                 }
                 self.sessions.insert(session.number, *session);
             }
@@ -168,56 +141,21 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints what is left of a run of stderr lines.
-    fn end_of_stderr(&mut self) -> Result<()> {
-        let shown = self.fold.end();
-        self.notes(shown)
-    }
-
-    fn notes(&mut self, shown: Vec<Folded>) -> Result<()> {
-        for part in shown {
-            self.progress.clear();
-            writeln!(self.out, "{}", self.lines.folded(&part))?;
-        }
-        Ok(())
-    }
-
     /// Prints an event that is not the record of a session.
     fn show(&mut self, event: &Event) -> Result<()> {
         match event {
-            Event::Ended(number) => {
-                if let Some(session) = self.sessions.remove(number) {
-                    self.session(&session)?;
-                }
+            Event::Ended(number) => self.sessions.remove(number).map_or(Ok(()), |session| self.session(&session)),
+            Event::Note(note) => self.lines.note(note),
+            Event::Message(message) => self.lines.message(message, |line| jsonl::write_message(line, message)),
+            Event::Exchange(exchange) if self.lines.json => {
+                self.lines.write(|line| jsonl::write_exchange(line, exchange, None))
             }
-            Event::Note(note) if self.json => self.write(|line| jsonl::write_note(line, note))?,
-            Event::Note(note) => {
-                let shown = self.fold.note(note.clone());
-                self.notes(shown)?;
-            }
-            Event::Message(message) => {
-                self.end_of_stderr()?;
-                self.totals.message(message);
-                if self.json {
-                    self.write(|line| jsonl::write_message(line, message))?;
-                } else {
-                    self.progress.clear();
-                    writeln!(self.out, "{}", self.lines.message(message))?;
-                }
-            }
-            Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, exchange, None))?,
             Event::Finding(finding) => {
-                self.totals.finding(finding.severity, finding.repeated.max(1));
-                if self.json {
-                    self.write(|line| jsonl::write_finding(line, finding))?;
-                } else if finding.messages.is_empty() {
-                    // The line of a message already names its findings.
-                    writeln!(self.out, "{}", self.lines.finding(finding))?;
-                }
+                self.lines.totals.finding(finding.severity, finding.repeated.max(1));
+                self.lines.finding(finding)
             }
-            _ => {}
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -4,12 +4,10 @@
 //! recording are reported.
 
 use std::cell::Cell;
-use std::env;
 use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -22,15 +20,15 @@ use super::args::{self, Colour};
 use super::ca::{self, Trust};
 use super::install::replaced_settings;
 use super::printer::Printer;
+use super::recording::{self, SavedRecording};
 use super::replay::header_fields;
-use super::{databases, filter, ship, stop, target, telemetry};
+use super::{databases, filter, stop, target, telemetry};
 use crate::capture::Packet;
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
 use crate::decode::uri;
-use crate::engine::saver::{self, Saver};
-use crate::engine::{self, Both, Listener};
-use crate::event::{Detail, Event};
+use crate::engine::{self, Both, Listener, saver};
+use crate::event::Event;
 use crate::http::{connect, listen};
 use crate::pipeline::Pipeline;
 use crate::proxy::{ForwardProxy, HostUses, Proxy, TrafficRecorder, bridge};
@@ -50,7 +48,7 @@ const INTERCEPT_PORT: &str = "8877";
 /// not waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
-pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<()> {
     let filter = filter::parse(arguments.recording.filter.as_deref())?;
     let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let (tape, tape_source) = tape::tape();
@@ -60,15 +58,12 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let metrics_at = Cell::default();
     let wanted = telemetry::wanted(&arguments.recording.telemetry)?;
     let telemetry = telemetry::start(wanted, |line| metrics_at.set(Some(line.to_owned())))?;
-    let place = if arguments.recording.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
-    // Traffic that is not decoded and saved yet waits beside the database, because that place needs
-    // free space anyway.
-    let folder = place.as_ref().and_then(|place| place.create_folder().ok()).unwrap_or_else(env::temp_dir);
+    let (place, folder) = recording::place(&arguments.recording, || target::database(db))?;
     let (stop, signal) = stop::with_descriptor()?;
     let mut tape_source =
         tape_source.reporting_pauses().with_overflow(Overflow::new(&folder, true)).context("cannot start a thread")?;
     let tape_end = tape_source.ender();
-    let (recording, recorded) = bounded::<()>(0);
+    let (recorder, recorded) = bounded::<()>(0);
     if let Some(listener) = &listener {
         announce(&arguments, &proxy, listener.local_addr().context("cannot listen")?);
     }
@@ -91,12 +86,9 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Ok(writer) => (writer, None),
         Err(error) => (None, Some(error)),
     };
-    let saved_in = writer.as_ref().map(|writer| (writer.place().clone(), writer.capture()));
-    let shipper =
-        saved_in.as_ref().and_then(|(place, _)| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
-    let saver = writer.map(|writer| Saver::new(writer, true));
-    let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(target::live_options(arguments.keep_secrets, detail, redaction));
+    let (recording, saver) = SavedRecording::of(writer, &arguments.recording);
+    let config = target::live_options(arguments.keep_secrets, recording.detail, redaction);
+    let mut pipeline = Pipeline::new(config);
     // In STDIO mode standard output belongs to the client.
     let printer = (!arguments.stdio).then(|| Printer::new(arguments.recording.json, colour, filter, true));
     let mut listeners =
@@ -106,7 +98,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     if let Err(error) = &run {
         note!("recording has stopped: {error:#}");
     }
-    drop((tape_source, recording));
+    drop((tape_source, recorder));
     serving.join().map_err(|_| anyhow!("the proxy crashed"))??;
 
     let counts = pipeline.counts();
@@ -130,15 +122,14 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     run?;
     match refused {
         Some(error) => return Err(error.context("nothing was saved")),
-        None => saved?.filter(|counts| counts.lost > 0).into_iter().for_each(|counts| {
-            note!("{} records could not be saved", counts.lost);
-        }),
+        None => saved?.iter().for_each(recording::note_lost),
     }
-    ship::end(shipper).iter().for_each(|line| note!("{line}"));
+    let saved_in = recording.saved_in.clone();
+    recording.end();
     if let Some((place, capture)) = saved_in.filter(|_| is_for_people) {
         target::note_saved(&place, capture);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn listener(arguments: &args::Proxy) -> Result<TcpListener> {
@@ -242,8 +233,7 @@ fn writer(
 ) -> Result<Writer> {
     let servers = arguments.to.clone().unwrap_or_else(|| format!("--intercept {}", arguments.intercept.join(",")));
     let source = if arguments.keep_secrets { servers } else { command_line::masked(&[servers]).concat() };
-    let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
-    let info = CaptureInfo::begun(CaptureKind::Proxy, source);
+    let info = CaptureInfo::begun(CaptureKind::Proxy, target::redacted(source, redaction));
     let options = target::store_options(arguments.keep_secrets, redaction);
     let mut is_reported = false;
     let writer = target::create_patiently(&place, &info, options, |error| {

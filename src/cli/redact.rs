@@ -2,21 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use regex::bytes::Regex;
 
 use super::args::{Decoding, Redact};
 use super::{stop, target};
 use crate::decode::redact::{JsonPath, Redaction, RedactionRules};
-use crate::engine;
-use crate::engine::saver::{self, Saver};
-use crate::event::Detail;
 use crate::mcp::SessionNumber;
-use crate::pipeline::Pipeline;
-use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureId, CaptureInfo, Page, Selection, StoreReader, StoredPackets, Writer};
+use crate::store::{CaptureId, CaptureInfo, Page, Selection, StoreReader, StoredPackets};
 use crate::view::secrets;
 
 impl Redact {
@@ -77,20 +71,9 @@ pub fn copy(
         let sessions = reader.sessions_of(capture)?;
         let Some(info) = reader.capture(capture)?.map(|capture| capture.info) else { continue };
         let info = CaptureInfo { source: redaction.masked(&info.source).into_owned(), ..info };
-        let writer = Writer::create(place.clone(), &info, target::store_options(false, Some(redaction)))?;
-        let copied = writer.capture();
         let stored = StoredPackets::open(reader.place().clone(), Selection::Capture(capture))?;
-        let keys = decoding.key_log(false);
-        let mut source = WithKeyLog::new(stored, keys.as_deref(), false)?;
-        let config = target::pipeline_options(decoding, false, Detail::Store, Some(redaction));
-        let mut pipeline = Pipeline::new(config);
-        let mut saver = Saver::new(writer, false);
-        let stop = stop::before_cleaning()?;
-        let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut saver, &stop);
-        saver.finish(saver::summary(&pipeline.counts()))?;
-        run?;
-        target::note_blanked(&pipeline.counts());
-        ensure!(!stop.load(Ordering::Relaxed), "a signal ended the redaction");
+        let stopped = "a signal ended the redaction";
+        let copied = target::copy(stored, place.clone(), &info, decoding, Some(redaction), stopped)?;
         let new = StoreReader::open(place.clone())?;
         let others = new.sessions_of(copied)?;
         for (at, before) in sessions.iter().enumerate() {

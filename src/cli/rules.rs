@@ -1,7 +1,6 @@
 //! `mcptap rules`: lists the rules, or shows the manual of one.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
@@ -10,7 +9,7 @@ use super::output::{self, Output};
 use crate::findings::{self, Rule, manual};
 use crate::view::paint::{Paint, Tone};
 
-pub fn run(arguments: Rules, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Rules, colour: Colour) -> Result<()> {
     let paint = output::paint(colour);
     let mut out = output::stdout();
     match arguments.rule.as_deref() {
@@ -24,8 +23,7 @@ pub fn run(arguments: Rules, colour: Colour) -> Result<ExitCode> {
             None => bail!("there is no rule {id:?}: \"mcptap rules\" lists all rules"),
         },
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }
 
 fn severity(rule: &Rule, paint: Paint) -> String {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use rustix::fs::{Access, access};
 
 use super::args::{Redact, RunClient};
-use super::{databases, target};
+use super::{databases, recording, target};
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
 use crate::engine;
@@ -200,9 +200,7 @@ impl RunReport {
         if by_kernel + self.dropped > 0 {
             note!("{} packets were lost: a larger --buffer helps", by_kernel + self.dropped);
         }
-        if self.saved.lost > 0 {
-            note!("{} records could not be saved", self.saved.lost);
-        }
+        recording::note_lost(&self.saved);
         if io::stderr().is_terminal() && !target::note_saved(place, capture) {
             note!("nothing was recorded: the client had no MCP session that could be seen");
         }

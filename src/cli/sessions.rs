@@ -12,7 +12,6 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -36,7 +35,7 @@ const LISTED: usize = 100;
 /// Sessions that are read at once.
 const SLICE: usize = 256;
 
-pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<()> {
     let filter = filter::parse(arguments.filter.as_deref())?;
     let opened = target::open(arguments.target.as_deref(), None, &arguments.decoding, db)?;
     if arguments.target.is_none() {
@@ -65,8 +64,7 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
             writeln!(out, "{}", table.paint.paint(Tone::Dim, &line))?;
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }
 
 /// The sessions to list, in order.

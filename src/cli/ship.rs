@@ -5,7 +5,6 @@
 //! later. Nothing is held in memory between rounds.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,21 +27,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The interval of rounds beside a recording.
 const EVERY: Duration = Duration::from_secs(120);
 
-pub fn run(arguments: Ship, db: Option<PathBuf>) -> Result<ExitCode> {
+pub fn run(arguments: Ship, db: Option<PathBuf>) -> Result<()> {
     let path = database(db)?;
     let exporter = exporter(&arguments.dataset, &arguments.options);
     // A place with a wrong name stays wrong: waiting for it does not help.
     dataset::open(&arguments.dataset)?;
     if arguments.once {
         report(&round(&exporter, &path, true)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let every = Duration::from_nanos(u64::try_from(arguments.every).unwrap_or(0)).max(Duration::from_secs(1));
     note!("shipping {} to {}; Ctrl-C ends it", path.display(), arguments.dataset);
     rounds(&exporter, &path, every, &stop::channel()?, &say);
     // What the last seconds brought.
     report(&round(&exporter, &path, true)?)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Sends what the database gained.

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::args::{Colour, Show};
 use super::filter;
-use super::output::{self, Output};
+use super::lines::Lines;
 use super::target::{self, Opened};
 use crate::engine::saver;
 use crate::export::jsonl;
@@ -20,11 +19,9 @@ use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 use crate::store::{CaptureId, Page, RowKey, Scope};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
-use crate::view::stderr_fold::{Folded, StderrFold};
 use crate::view::timeline::{self, TimelinePosition, TimelineRow};
 use crate::view::times::Times;
 use crate::view::timing::{Clock, Timing};
-use crate::view::transcript::{LineFormatter, Totals};
 use crate::view::{json_tree, overview};
 
 /// Maximum number of messages of an operation that are listed with one of them: about a screen.
@@ -37,17 +34,17 @@ const LOOK: Duration = Duration::from_millis(30);
 /// Number of looks after which a check follows that the writer still lives, if it wrote nothing.
 const ASSURE: u32 = 32;
 
-pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<()> {
     let filter = filter::parse(arguments.filter.as_deref())?;
     if arguments.follow && arguments.sessions.target.as_deref().is_none_or(|target| target == "latest") {
         target::await_recording(db.clone())?;
     }
     let opened = target::open_or_latest(&arguments.sessions, db)?;
-    let mut timeline = Timeline::new(arguments.json, colour, filter, arguments.stderr);
+    let mut timeline = Timeline { lines: Lines::new(arguments.json, colour, arguments.stderr), filter };
     if let Some(number) = arguments.message {
         let (session, message) = find(&opened, MessageNumber(number))?;
         timeline.whole(&opened, &session, &message)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let sessions = opened.sessions()?;
     if sessions.is_empty() && !arguments.follow {
@@ -55,8 +52,7 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     }
     if arguments.summary {
         sessions.iter().try_for_each(|session| timeline.summary(&opened, session))?;
-        timeline.out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(timeline.lines.out.flush()?);
     }
     let mut last = TimelinePosition::default();
     for session in &sessions {
@@ -70,7 +66,7 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         }
         timeline.totals()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The message with this number and its session: in the session of the target, or in the only
@@ -102,61 +98,36 @@ fn timing(opened: &Opened, message: &Message) -> Result<Option<Timing>> {
 
 /// Prints sessions as timelines.
 struct Timeline {
-    out: Output,
-    json: bool,
-    lines: LineFormatter,
+    lines: Lines,
     filter: Option<Filter>,
-    line: Vec<u8>,
-    totals: Totals,
-    fold: StderrFold,
 }
 
 impl Timeline {
-    fn new(json: bool, colour: Colour, filter: Option<Filter>, stderr: bool) -> Timeline {
-        let lines =
-            LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
-        Timeline {
-            out: output::stdout(),
-            json,
-            lines,
-            filter,
-            line: Vec::new(),
-            totals: Totals::default(),
-            fold: StderrFold::new(stderr),
-        }
-    }
-
     /// Prints a session as far as it is stored. Returns the end of its timeline.
     fn session(&mut self, opened: &Opened, session: &Session) -> Result<TimelinePosition> {
-        self.lines.start = Some(session.started);
-        if !self.json {
-            writeln!(self.out, "{}", self.lines.session(session))?;
+        self.lines.format.start = Some(session.started);
+        if !self.lines.json {
+            self.lines.session(session)?;
         }
         let last = self.rows(opened, session, TimelinePosition::default())?;
         self.findings(opened, Scope::Session(session.number), Some(session.number))?;
-        if self.json {
+        if self.lines.json {
             self.record(opened, session.number)?;
         }
-        self.totals.session(session);
+        self.lines.totals.session(session);
         Ok(last)
     }
 
-    /// Prints the findings in this scope that belong to `session`, or to none. Those about messages
-    /// are part of the lines of the messages.
+    /// Prints the findings in this scope that belong to `session`, or to none.
     fn findings(&mut self, opened: &Opened, scope: Scope, session: Option<SessionNumber>) -> Result<()> {
         for row in opened.reader.all_findings(scope) {
             let row = row?;
             if row.session != session {
                 continue;
             }
-            self.totals.finding(row.severity, row.repeated.max(1));
+            self.lines.totals.finding(row.severity, row.repeated.max(1));
             // A rule of another version has no entry here, but the messages still name it.
-            let Some(finding) = row.finding() else { continue };
-            if self.json {
-                self.write(|line| jsonl::write_finding(line, &finding))?;
-            } else if finding.messages.is_empty() {
-                writeln!(self.out, "{}", self.lines.finding(&finding))?;
-            }
+            row.finding().map_or(Ok(()), |finding| self.lines.finding(&finding))?;
         }
         Ok(())
     }
@@ -165,21 +136,22 @@ impl Timeline {
     fn summary(&mut self, opened: &Opened, session: &Session) -> Result<()> {
         let overview = overview::read(&opened.reader, session)?;
         let times = Times::read(&opened.reader, session)?;
-        if self.json {
-            return self.write(|line| jsonl::write_overview(line, session.number, &overview, &times));
+        let lines = &mut self.lines;
+        if lines.json {
+            return lines.write(|line| jsonl::write_overview(line, session.number, &overview, &times));
         }
-        writeln!(self.out, "{}", self.lines.session(session))?;
+        lines.session(session)?;
         for line in overview.lines(session).into_iter().chain(times.lines()) {
             let (tone, columns) = if line.depth == 0 { (Tone::Strong, 28) } else { (Tone::Plain, 26) };
             let name = safe::pad(&line.name, columns, Align::Left);
             let number = line.message.map(|number| format!("  ({})", number.0)).unwrap_or_default();
-            let room = self.lines.width.saturating_sub(32 + number.len()).max(20);
+            let room = lines.format.width.saturating_sub(32 + number.len()).max(20);
             let value = safe::fit(&line.value, room);
-            let paint = self.lines.paint;
+            let paint = lines.format.paint;
             let text = format!("  {:2$}{} {value}", "", paint.paint(tone, &name), line.depth * 2);
-            writeln!(self.out, "{}{}", text.trim_end(), paint.paint(Tone::Dim, &number))?;
+            writeln!(lines.out, "{}{}", text.trim_end(), paint.paint(Tone::Dim, &number))?;
         }
-        Ok(writeln!(self.out)?)
+        lines.text("")
     }
 
     /// Prints the timeline of a session behind `from`. Returns the position of its end.
@@ -189,36 +161,15 @@ impl Timeline {
         let filter = self.filter.clone();
         let end = timeline::visit(&opened.reader, session, filter.as_ref(), from, &mut |row| match row {
             TimelineRow::Message(message) => {
-                self.end_of_stderr()?;
-                self.totals.message(&message);
-                if self.json {
-                    // The timing of a call is written once: with its response.
-                    let timing = if message.answers.is_some() { clock.of_message(&message)? } else { None };
-                    return self.write(|line| jsonl::write_call(line, &message, timing.as_ref()));
-                }
-                Ok(writeln!(self.out, "{}", self.lines.message(&message))?)
+                // The timing of a call is written once: with its response, in JSON.
+                let is_timed = self.lines.json && message.answers.is_some();
+                let timing = if is_timed { clock.of_message(&message)? } else { None };
+                self.lines.message(&message, |line| jsonl::write_call(line, &message, timing.as_ref()))
             }
-            TimelineRow::Note(note) if self.json => self.write(|line| jsonl::write_note(line, &note)),
-            TimelineRow::Note(note) => {
-                let shown = self.fold.note(note);
-                self.notes(shown)
-            }
+            TimelineRow::Note(note) => self.lines.note(&note),
         })?;
-        self.end_of_stderr()?;
+        self.lines.end_of_stderr()?;
         Ok(end)
-    }
-
-    /// Prints what is left of a run of stderr lines.
-    fn end_of_stderr(&mut self) -> Result<()> {
-        let shown = self.fold.end();
-        self.notes(shown)
-    }
-
-    fn notes(&mut self, shown: Vec<Folded>) -> Result<()> {
-        for part in shown {
-            writeln!(self.out, "{}", self.lines.folded(&part))?;
-        }
-        Ok(())
     }
 
     /// Prints new messages until the session ends.
@@ -243,7 +194,7 @@ impl Timeline {
                         return self.ended(opened, &session);
                     }
                 }
-                self.out.flush()?;
+                self.lines.out.flush()?;
             }
             thread::sleep(LOOK);
         }
@@ -252,45 +203,44 @@ impl Timeline {
 
     /// Prints the last record of a followed session.
     fn ended(&mut self, opened: &Opened, session: &Session) -> Result<()> {
-        if self.json {
+        if self.lines.json {
             self.record(opened, session.number)?;
         } else {
-            writeln!(self.out, "\n{}", self.lines.session(session))?;
+            writeln!(self.lines.out, "\n{}", self.lines.format.session(session))?;
         }
-        Ok(self.out.flush()?)
+        Ok(self.lines.out.flush()?)
     }
 
     /// Prints the JSON line of a session.
     fn record(&mut self, opened: &Opened, session: SessionNumber) -> Result<()> {
         let Some(listed) = opened.reader.listed_session(session)? else { return Ok(()) };
-        self.write(|line| jsonl::write_stored_session(line, &listed, saver::now()))
+        self.lines.write(|line| jsonl::write_stored_session(line, &listed, saver::now()))
     }
 
     /// Prints one message in full.
     fn whole(&mut self, opened: &Opened, session: &Session, message: &Message) -> Result<()> {
-        if self.json {
-            let timing = self::timing(opened, message)?;
-            self.write(|line| jsonl::write_call(line, message, timing.as_ref()))?;
-            return Ok(self.out.flush()?);
+        let timing = timing(opened, message)?;
+        let lines = &mut self.lines;
+        let paint = lines.format.paint;
+        if lines.json {
+            lines.write(|line| jsonl::write_call(line, message, timing.as_ref()))?;
+            return Ok(lines.out.flush()?);
         }
-        self.lines.start = Some(session.started);
-        writeln!(self.out, "{}", self.lines.session(session))?;
-        writeln!(self.out, "{}", self.lines.message(message))?;
+        lines.format.start = Some(session.started);
+        lines.session(session)?;
+        lines.text(lines.format.message(message))?;
         for rule in message.findings.iter().filter_map(|id| findings::rule(id)) {
             let text = format!("        {} {}: {}", rule.severity.name(), rule.id, rule.title);
-            writeln!(self.out, "{}", self.lines.paint.paint(Tone::Warning, &text))?;
+            lines.text(paint.paint(Tone::Warning, &text))?;
         }
-        if let Some(timing) = self::timing(opened, message)? {
-            let text = format!("        {}", timing.words());
-            writeln!(self.out, "{}", self.lines.paint.paint(Tone::Dim, &text))?;
+        if let Some(timing) = timing {
+            lines.text(paint.paint(Tone::Dim, &format!("        {}", timing.words())))?;
         }
         self.operation(opened, message)?;
-        writeln!(self.out)?;
-        match json_tree::shown(&message.raw) {
-            Some(pretty) => writeln!(self.out, "{pretty}")?,
-            None => writeln!(self.out, "{}", safe::visible_bytes(&message.raw))?,
-        }
-        Ok(self.out.flush()?)
+        let pretty = json_tree::shown(&message.raw);
+        self.lines.text("")?;
+        self.lines.text(pretty.unwrap_or_else(|| safe::visible_bytes(&message.raw).into_owned()))?;
+        Ok(self.lines.out.flush()?)
     }
 
     /// Prints the operation that a message is part of: its messages, each with the reason why it
@@ -301,7 +251,7 @@ impl Timeline {
         let Some(operation) = own.and_then(|row| row.operation) else { return Ok(()) };
         let filter = Filter::parse(&format!("operation = {}", operation.0))?;
         let rows = opened.reader.matching(&filter, Scope::Session(message.session), Page::first(OPERATION + 1))?;
-        writeln!(self.out, "        part of operation {}:", operation.0)?;
+        self.lines.text(format_args!("        part of operation {}:", operation.0))?;
         for row in rows.iter().take(OPERATION) {
             let method = safe::visible(row.method.as_deref().unwrap_or("no method"));
             let why = match row.link {
@@ -310,23 +260,18 @@ impl Timeline {
             };
             let mark = if row.number == message.number { "▸" } else { " " };
             let line = format!("      {mark} {:>6}  {}  {why}", row.number.0, safe::pad(&method, 25, Align::Left));
-            writeln!(self.out, "{}", self.lines.paint.paint(Tone::Dim, &line))?;
+            self.lines.text(self.lines.format.paint.paint(Tone::Dim, &line))?;
         }
         if rows.len() > OPERATION {
-            writeln!(self.out, "        and more: mcptap show --filter \"operation = {}\"", operation.0)?;
+            writeln!(self.lines.out, "        and more: mcptap show --filter \"operation = {}\"", operation.0)?;
         }
         Ok(())
     }
 
     fn totals(&mut self) -> Result<()> {
-        if !self.json {
-            writeln!(self.out)?;
-            writeln!(self.out, "{}", self.totals.line(self.lines.paint))?;
+        if !self.lines.json {
+            writeln!(self.lines.out, "\n{}", self.lines.totals.line(self.lines.format.paint))?;
         }
-        Ok(self.out.flush()?)
-    }
-
-    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        Ok(output::json_line(&mut self.out, &mut self.line, write)?)
+        Ok(self.lines.out.flush()?)
     }
 }

@@ -1,9 +1,7 @@
 //! `mcptap sniff`: captures live from an interface, prints messages and saves them.
 
-use std::env;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,13 +11,13 @@ use anyhow::{Context, Result, bail};
 
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
-use super::{databases, filter, output, ship, stop, target, telemetry};
+use super::recording::{self, SavedRecording};
+use super::{filter, output, stop, target, telemetry};
 use crate::capture::Packet;
 use crate::cli::output::note;
 use crate::engine::queue::{Gauge, Queue};
-use crate::engine::saver::{self, Saver};
-use crate::engine::{self, Both, Listener};
-use crate::event::{Detail, Event};
+use crate::engine::{self, Both, Listener, saver};
+use crate::event::Event;
 use crate::export::pcapng;
 use crate::pipeline::Pipeline;
 #[cfg(all(feature = "attach", target_os = "linux"))]
@@ -27,10 +25,10 @@ use crate::source::attach::{Counts, SecretTap, WithSecrets};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Writer};
+use crate::store::{CaptureInfo, CaptureKind};
 use crate::view::units;
 
-pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<()> {
     if arguments.list_interfaces {
         return list();
     }
@@ -56,28 +54,15 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
     let stop = stop::on_signals()?;
     let raw = arguments.write.as_ref().map(|path| PacketFile::create(path)).transpose()?;
-    // Packets that are not decoded yet wait beside the database, because that place needs
-    // free space anyway.
-    let mut folder = env::temp_dir();
-    let mut recording = None;
-    let saver = if arguments.recording.no_save {
-        None
-    } else {
-        let info = CaptureInfo::begun(CaptureKind::Sniff, interface.clone());
-        let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
-        folder = place.path().parent().map_or(folder, Path::to_owned);
-        let writer = Writer::create(place, &info, target::store_options(arguments.decoding.keep_secrets, redaction))?;
-        databases::remember(writer.place().path());
-        recording = Some((writer.place().clone(), writer.capture()));
-        Some(Saver::new(writer, true))
-    };
-    let shipper =
-        recording.as_ref().and_then(|(place, _)| ship::beside(&arguments.recording.dataset, place.path(), ship::say));
+    let info = CaptureInfo::begun(CaptureKind::Sniff, interface.clone());
+    let options = target::store_options(arguments.decoding.keep_secrets, redaction);
+    let (place, folder) = recording::place(&arguments.recording, || target::database_of(db, user.as_ref()))?;
+    let (recording, saver) = SavedRecording::begin(&arguments.recording, place, &info, options)?;
     #[cfg(all(feature = "attach", target_os = "linux"))]
     secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
     note!("capturing on {interface}; Ctrl-C ends it");
-    let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(target::live_options(arguments.decoding.keep_secrets, detail, redaction));
+    let config = target::live_options(arguments.decoding.keep_secrets, recording.detail, redaction);
+    let mut pipeline = Pipeline::new(config);
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     if let Some(seconds) = arguments.duration {
@@ -109,9 +94,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let Both(Both(mut printer, _), Both(raw, Both(telemetry, saver))) = listeners;
     let saved = saver.map(|saver| saver.finish(saver::summary(&counts))).transpose();
     raw.map(|mut raw| raw.0.flush()).transpose()?;
-    if let Some((line, _)) = telemetry::finish(telemetry, telemetry::END) {
-        note!("{line}");
-    }
+    telemetry::finish(telemetry, telemetry::END).iter().for_each(|(line, _)| note!("{line}"));
     run?;
     printer.finish(&counts)?;
     let Statistics { captured, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;
@@ -129,22 +112,20 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
             units::clock(last)
         );
     }
-    if let Some(counts) = saved? {
-        target::note_unkept(&counts);
-        if counts.lost > 0 {
-            note!("{} records could not be saved", counts.lost);
-        }
+    for saved in saved?.iter() {
+        target::note_unkept(saved);
+        recording::note_lost(saved);
     }
-    if let Some((place, capture)) = recording {
+    if let Some((place, capture)) = &recording.saved_in {
         target::note_blanked(&counts);
-        target::note_saved(&place, capture);
+        target::note_saved(place, *capture);
     }
-    ship::end(shipper).iter().for_each(|line| note!("{line}"));
-    Ok(ExitCode::SUCCESS)
+    recording.end();
+    Ok(())
 }
 
 /// Prints the name, state, addresses and description of each interface.
-fn list() -> Result<ExitCode> {
+fn list() -> Result<()> {
     let mut out = output::stdout();
     for interface in live::interfaces()? {
         let addresses: Vec<String> = interface.addresses.iter().map(ToString::to_string).collect();
@@ -157,8 +138,7 @@ fn list() -> Result<ExitCode> {
         let line = format!("{:<16} {state:<8} {:<40} {description}", interface.name, addresses.join(" "));
         writeln!(out, "{}", line.trim_end())?;
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }
 
 /// Sets the flag after a time. It ends the capture; packets captured before are still decoded.
@@ -218,7 +198,7 @@ impl PacketFile {
 
 impl Listener for PacketFile {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
-        self.0.packet(packet, None).context("cannot write the raw packets")?;
+        self.0.packet(packet).context("cannot write the raw packets")?;
         Ok(())
     }
 

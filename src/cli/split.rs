@@ -267,7 +267,7 @@ fn write(
         };
         for writer in writers.get_mut(to).into_iter().flatten().flatten() {
             match &item {
-                Item::Packet(packet) => writer.packet(packet, None),
+                Item::Packet(packet) => writer.packet(packet),
                 Item::Secrets(lines) => writer.secrets(lines),
                 Item::Damage(_) | Item::Dropped(_) | Item::Idle => Ok(()),
             }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{self, BLANKED, Counts, Pipeline};
+use crate::source::Source;
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 #[cfg(feature = "live")]
@@ -34,6 +35,9 @@ use crate::view::{command_line, secrets, units};
 /// observed traffic waits in the queue.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// The error if a signal ends the reading of a capture file.
+pub const READING: &str = "a signal ended the reading of the capture";
 
 /// An opened target.
 pub struct Opened {
@@ -90,7 +94,9 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
         Some(TargetKind::Database(path)) => DatabaseFile::file(path),
         Some(TargetKind::Capture(path)) => {
             let place = temporary()?;
-            import(std::slice::from_ref(path), place.clone(), decoding)?;
+            let files = store::open_files(std::slice::from_ref(path), false)?;
+            let info = CaptureInfo::begun(import_kind(&files), path.display().to_string());
+            copy(files, place.clone(), &info, decoding, decoding.redaction()?, READING)?;
             place
         }
     };
@@ -180,40 +186,45 @@ impl Opened {
     }
 }
 
-/// Decodes capture files into a temporary store.
-fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<()> {
-    let opened = store::open_files(files, false)?;
-    let info = CaptureInfo::begun(import_kind(&opened), joined(files));
-    let redaction = decoding.redaction()?;
+/// Decodes packets into a store, with a line of progress. Returns the capture there. `stopped` is
+/// the error if a signal ends it.
+pub fn copy(
+    source: impl Source + Send,
+    place: DatabaseFile,
+    info: &CaptureInfo,
+    decoding: &Decoding,
+    redaction: Option<&'static Redaction>,
+    stopped: &'static str,
+) -> Result<CaptureId> {
+    let writer = Writer::create(place, info, store_options(decoding.keep_secrets, redaction))?;
+    let (capture, mut saver) = (writer.capture(), Saver::new(writer, false));
+    let stop = stop::before_cleaning()?;
     let options = pipeline_options(decoding, false, Detail::Store, redaction);
-    let writer = Writer::create(place, &info, store_options(decoding.keep_secrets, redaction))?;
-    let mut saver = Saver::new(writer, false);
-    let decoded = decode(opened, decoding, options, &mut saver);
+    let decoded = decode(source, decoding, options, &mut saver, &stop, stopped);
     let saved = saver.finish(decoded.as_ref().map(saver::summary).unwrap_or_default());
-    decoded?;
+    note_blanked(&decoded?);
     saved?;
-    Ok(())
+    Ok(capture)
 }
 
-/// Decodes capture files for a listener, with a line of progress. Returns how much was read.
+/// Decodes packets for a listener, with a line of progress. Returns how much was read. `stopped` is
+/// the error if `stop` ends it.
 pub fn decode(
-    files: Files,
+    source: impl Source + Send,
     decoding: &Decoding,
     options: pipeline::PipelineConfig,
     listener: &mut dyn Listener,
+    stop: &AtomicBool,
+    stopped: &'static str,
 ) -> Result<Counts> {
-    let keys = decoding.key_log(false);
-    let mut source = WithKeyLog::new(files, keys.as_deref(), false)?;
+    let mut source = WithKeyLog::new(source, decoding.key_log(false).as_deref(), false)?;
     let mut pipeline = Pipeline::new(options);
     let mut listener = WithProgress(Progress::new(), listener);
-    let stop = stop::before_cleaning()?;
-    let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut listener, &stop);
+    let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut listener, stop);
     listener.0.clear();
     run?;
-    let counts = pipeline.counts();
-    note_blanked(&counts);
-    ensure!(!stop.load(Ordering::Relaxed), "a signal ended the reading of the capture");
-    Ok(counts)
+    ensure!(!stop.load(Ordering::Relaxed), stopped);
+    Ok(pipeline.counts())
 }
 
 /// The command line of a server or a client as it is recorded.
@@ -222,10 +233,13 @@ pub fn recorded_command(words: &[OsString], keep_secrets: bool, redaction: Optio
         true => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         false => command_line::masked(words),
     };
-    if let Some(redaction) = redaction {
-        recorded.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
-    }
+    recorded.iter_mut().for_each(|word| *word = redacted(std::mem::take(word), redaction));
     recorded
+}
+
+/// A text as it is recorded.
+pub fn redacted(text: String, redaction: Option<&Redaction>) -> String {
+    redaction.map(|redaction| redaction.masked(&text).into_owned()).unwrap_or(text)
 }
 
 /// The kind of a capture that is read from files.

@@ -2,24 +2,24 @@
 
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Tui};
-use super::target::{TargetKind, database, existing, latest, target_kind};
+use super::target::{TargetKind, database, existing, latest, pipeline_options, store_options, target_kind};
+use crate::event::Detail;
 use crate::store::StoreReader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
 use crate::tui::{self, Target, UiOptions};
 
 /// Shows the target until the user quits.
-pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<()> {
     run_with_hint(arguments, db, colour, None)
 }
 
 /// The same, with a sentence in the bottom line until the first key.
-pub fn run_with_hint(arguments: Tui, db: Option<PathBuf>, colour: Colour, hint: Option<String>) -> Result<ExitCode> {
+pub fn run_with_hint(arguments: Tui, db: Option<PathBuf>, colour: Colour, hint: Option<String>) -> Result<()> {
     if !stdout().is_terminal() {
         bail!(
             "the terminal UI needs a terminal: \"mcptap read FILE\" prints messages, \"mcptap --help\" lists all commands"
@@ -45,14 +45,15 @@ pub fn run_with_hint(arguments: Tui, db: Option<PathBuf>, colour: Colour, hint: 
         // The one chosen last, or the one that fits the terminal.
         None => None,
     };
+    let decoding = &arguments.decoding;
     let decoding = Decoding {
-        key_log: arguments.decoding.key_log(false),
-        keep_secrets: arguments.decoding.keep_secrets,
-        threads: Some(arguments.decoding.threads()),
-        redaction,
+        key_log: decoding.key_log(false),
+        threads: decoding.threads(),
+        pipeline: pipeline_options(decoding, false, Detail::Store, redaction),
+        store: store_options(decoding.keep_secrets, redaction),
     };
     tui::run(target, UiOptions { decoding, theme, hint })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {

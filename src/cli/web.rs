@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::{env, thread};
 
 use anyhow::Result;
@@ -15,7 +15,7 @@ use crate::export::html::live::Followed;
 use crate::http::token;
 use crate::web;
 
-pub fn run(arguments: Web, db: Option<PathBuf>) -> Result<ExitCode> {
+pub fn run(arguments: Web, db: Option<PathBuf>) -> Result<()> {
     let follows_latest = arguments.sessions.target.as_deref().is_none_or(|target| target == "latest");
     if follows_latest {
         target::await_recording(db.clone())?;
@@ -37,7 +37,7 @@ pub fn run(arguments: Web, db: Option<PathBuf>) -> Result<ExitCode> {
         note!("the page opens in the browser; Ctrl-C ends it");
     }
     web.serve(signal.as_fd());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Opens a URL in the user's browser, if there is a display. Returns whether that was tried.

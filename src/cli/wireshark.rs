@@ -8,8 +8,9 @@ mod capture;
 mod extcap;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -25,10 +26,10 @@ const MARK: &str = "Added by \"mcptap wireshark install\"; \"mcptap wireshark un
 const MADE: &str = "Made for it: ";
 
 /// Names of the added files.
-const PROGRAM_FILE: &str = if cfg!(windows) { "mcptap.bat" } else { "mcptap" };
+const PROGRAM_FILE: &str = "mcptap";
 const PLUGIN_FILE: &str = "mcptap.lua";
 
-pub fn run(arguments: Wireshark) -> Result<ExitCode> {
+pub fn run(arguments: Wireshark) -> Result<()> {
     match arguments.action {
         WiresharkAction::Install(folders) => install(&folders),
         WiresharkAction::Uninstall(folders) => uninstall(&folders),
@@ -89,7 +90,7 @@ fn named_folders() -> Result<Vec<(String, PathBuf)>> {
     )
 }
 
-fn install(given: &WiresharkFolders) -> Result<ExitCode> {
+fn install(given: &WiresharkFolders) -> Result<()> {
     let folders = Folders::find(given)?;
     let mut files = Vec::new();
     if let Some(folder) = folders.extcap.first() {
@@ -112,10 +113,10 @@ fn install(given: &WiresharkFolders) -> Result<ExitCode> {
     }
     let interfaces = if given.only_fields { "" } else { "the interface \"MCP on this host\" and " };
     note!("start Wireshark again: it then has {interfaces}the fields mcp.*");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn uninstall(given: &WiresharkFolders) -> Result<ExitCode> {
+fn uninstall(given: &WiresharkFolders) -> Result<()> {
     let folders = Folders::find(given)?;
     let programs = folders.extcap.iter().map(|folder| folder.join(PROGRAM_FILE));
     let plugins = folders.plugins.iter().map(|folder| folder.join(PLUGIN_FILE));
@@ -129,7 +130,7 @@ fn uninstall(given: &WiresharkFolders) -> Result<ExitCode> {
     if removed == 0 {
         note!("nothing to remove: mcptap added no file to these folders");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// What to try when a file cannot be written.
@@ -143,12 +144,8 @@ fn hint(path: &Path) -> &'static str {
 /// A script that starts this program as an external capture program.
 fn launcher(program: &Path) -> Result<String> {
     let program = program.to_str().context("the path of this program is not UTF-8, so no script can name it")?;
-    Ok(if cfg!(windows) {
-        format!("@rem {MARK}\r\n@\"{program}\" wireshark extcap %*\r\n")
-    } else {
-        let quoted = program.replace('\'', r"'\''");
-        format!("#!/bin/sh\n# {MARK}\nexec '{quoted}' wireshark extcap \"$@\"\n")
-    })
+    let quoted = program.replace('\'', r"'\''");
+    Ok(format!("#!/bin/sh\n# {MARK}\nexec '{quoted}' wireshark extcap \"$@\"\n"))
 }
 
 /// Writes a file, and its folder if it is missing. The file gets a line for each folder made.
@@ -166,9 +163,7 @@ fn add(path: &Path, text: &str) -> Result<()> {
     let folders: String = made.iter().map(|folder| format!("{comment}{MADE}{}\n", folder.display())).collect();
     let behind = at + text[at..].find('\n').map_or(text.len() - at, |end| end + 1);
     fs::write(path, format!("{}{folders}{}", &text[..behind], &text[behind..]))?;
-    #[cfg(unix)]
     if path.file_name().is_some_and(|name| name == PROGRAM_FILE) {
-        use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     }
     Ok(())

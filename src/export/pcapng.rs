@@ -15,7 +15,6 @@ const SECRETS: u32 = 10;
 /// "TLSK": the secrets are a TLS key log.
 const TLS_KEY_LOG: u32 = 0x544c_534b;
 
-const COMMENT: u16 = 1;
 const INTERFACE_NAME: u16 = 2;
 const INTERFACE_DESCRIPTION: u16 = 3;
 const TIME_RESOLUTION: u16 = 9;
@@ -54,13 +53,12 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Describes the interface of all packets with a link type, in order to name it. Has no effect
-    /// if it is already described.
-    pub fn interface(&mut self, link: LinkType, name: Option<&str>) -> io::Result<u32> {
+    /// The interface of all packets with a link type.
+    fn interface(&mut self, link: LinkType) -> io::Result<u32> {
         if let Some(known) = self.interfaces.iter().position(|known| *known == Some(link)) {
             return Ok(known as u32);
         }
-        let interface = self.describe(link, name, None)?;
+        let interface = self.describe(link, None, None)?;
         self.interfaces[interface as usize] = Some(link);
         Ok(interface)
     }
@@ -87,13 +85,13 @@ impl<W: Write> Writer<W> {
     ///
     /// The format has no times before 1970. They are written in two's complement, as other programs
     /// do and as mcptap reads them.
-    pub fn packet(&mut self, packet: &Packet<'_>, comment: Option<&str>) -> io::Result<()> {
+    pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         if packet.link == LinkType::PIPE && self.pipe_packet(packet)? {
             return Ok(());
         }
         // The order of all packets stays.
         self.flush_lines()?;
-        let interface = self.interface(packet.link, None)?;
+        let interface = self.interface(packet.link)?;
         let captured = u32::try_from(packet.data.len()).map_err(|_| too_long("a packet"))?;
         let ticks = packet.time.0 as u64;
         self.begin(ENHANCED_PACKET);
@@ -103,10 +101,6 @@ impl<W: Write> Writer<W> {
         self.number(captured);
         self.number(packet.original_length);
         self.padded(packet.data);
-        if let Some(comment) = comment {
-            self.option(COMMENT, comment.as_bytes());
-            self.end_of_options();
-        }
         self.end()
     }
 
@@ -198,32 +192,21 @@ mod tests {
             link: u16,
             beyond: u32,
             data: Vec<u8>,
-            comment: Option<String>,
         },
         Secrets(Vec<u8>),
-        Name(u16, String),
         /// A pipe packet: the process and the event.
         Pipe(u32, u8, Vec<u8>),
     }
 
     fn entries() -> impl Strategy<Value = Vec<WriteCall>> {
         let link = prop::sample::select(vec![0u16, 1, 101, 113, 147, 276]);
-        let comment = prop::option::of(".{0,20}");
-        let packet = (any::<i64>(), link.clone(), any::<u16>(), vec(any::<u8>(), 0..80), comment).prop_map(
-            |(time, link, beyond, data, comment)| WriteCall::Packet {
-                time,
-                link,
-                beyond: beyond.into(),
-                data,
-                comment,
-            },
-        );
+        let packet = (any::<i64>(), link, any::<u16>(), vec(any::<u8>(), 0..80))
+            .prop_map(|(time, link, beyond, data)| WriteCall::Packet { time, link, beyond: beyond.into(), data });
         let secrets = vec(any::<u8>(), 0..50).prop_map(WriteCall::Secrets);
-        let name = (link, ".{0,9}").prop_map(|(link, name)| WriteCall::Name(link, name));
         // Short lines over few letters: many line ends, JSON and noise.
         let bytes = vec(prop::sample::select(b"{}[1\n\r ".to_vec()), 0..12);
         let pipe = (1..3u32, 0..7u8, bytes).prop_map(|(process, event, bytes)| WriteCall::Pipe(process, event, bytes));
-        vec(prop_oneof![6 => packet, 1 => secrets, 1 => name, 12 => pipe], 0..40)
+        vec(prop_oneof![6 => packet, 1 => secrets, 12 => pipe], 0..40)
     }
 
     fn pipe_packet(process: u32, event: u8, bytes: &[u8]) -> Vec<u8> {
@@ -254,7 +237,7 @@ mod tests {
             let mut writer = Writer::new(Vec::new()).unwrap();
             for entry in &entries {
                 match entry {
-                    WriteCall::Packet { time, link, beyond, data, comment } => {
+                    WriteCall::Packet { time, link, beyond, data } => {
                         let packet = Packet {
                             number: PacketNumber(0),
                             time: Time(*time),
@@ -263,14 +246,13 @@ mod tests {
                             original_length: data.len() as u32 + beyond,
                             data,
                         };
-                        writer.packet(&packet, comment.as_deref()).unwrap();
+                        writer.packet(&packet).unwrap();
                     }
                     WriteCall::Secrets(lines) => writer.secrets(lines).unwrap(),
                     WriteCall::Pipe(process, event, bytes) => {
                         let data = pipe_packet(*process, *event, bytes);
-                        writer.packet(&pipe_chunk(i64::from(*event), &data), None).unwrap();
+                        writer.packet(&pipe_chunk(i64::from(*event), &data)).unwrap();
                     }
-                    WriteCall::Name(link, name) => drop(writer.interface(LinkType(*link), Some(name)).unwrap()),
                 }
             }
             let file = writer.finish().unwrap();
@@ -278,7 +260,6 @@ mod tests {
             let mut number = 0;
             for entry in &entries {
                 match entry {
-                    WriteCall::Name(..) => {}
                     WriteCall::Pipe(process, event, bytes) => {
                         number += 1;
                         let Some(Item::Packet(packet)) = reader.next().unwrap() else { panic!("a pipe packet") };
@@ -290,7 +271,7 @@ mod tests {
                         let item = reader.next().unwrap();
                         prop_assert!(matches!(item, Some(Item::Secrets(read)) if read == lines));
                     }
-                    WriteCall::Packet { time, link, beyond, data, .. } => {
+                    WriteCall::Packet { time, link, beyond, data } => {
                         number += 1;
                         let Some(Item::Packet(packet)) = reader.next().unwrap() else { panic!("a packet") };
                         prop_assert_eq!(packet.number, PacketNumber(number));
@@ -313,21 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_comment_is_cut_between_characters() {
+    fn a_long_name_is_cut_between_characters() {
         let mut writer = Writer::new(Vec::new()).unwrap();
-        let packet = Packet {
-            number: PacketNumber(1),
-            time: Time(-1),
-            link: LinkType::ETHERNET,
-            interface: 0,
-            original_length: 1,
-            data: b"x",
-        };
-        writer.packet(&packet, Some(&"ü".repeat(40_000))).unwrap();
+        writer.describe(LinkType::ETHERNET, Some(&"ü".repeat(40_000)), None).unwrap();
         let file = writer.finish().unwrap();
         let start = file.windows(2).position(|pair| pair == "ü".as_bytes()).unwrap();
         assert_eq!(file[start - 2..start], 65_534u16.to_le_bytes());
-        let mut reader = CaptureFileReader::new("written", &file[..]);
-        assert!(matches!(reader.next(), Ok(Some(Item::Packet(packet))) if packet.time == Time(-1)));
+        assert!(matches!(CaptureFileReader::new("written", &file[..]).next(), Ok(None)));
     }
 }

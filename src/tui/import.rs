@@ -8,15 +8,13 @@ use anyhow::Result;
 
 use super::data::Progress;
 use crate::capture::Packet;
-use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::file::{self, Files};
 use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions, Writer, open_files, read_mcphawk};
-use crate::view::secrets;
 
 /// Interval at which newly read messages are made visible.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -30,12 +28,12 @@ const OTHER_PACKETS: u64 = 512 << 20;
 pub struct Decoding {
     /// File with TLS secrets.
     pub key_log: Option<PathBuf>,
-    /// Store secrets unmasked.
-    pub keep_secrets: bool,
-    /// The number of threads that decode; by default as many as keep all cores busy.
-    pub threads: Option<usize>,
-    /// The user's rules for values that are not shown.
-    pub redaction: Option<&'static Redaction>,
+    /// The number of threads that decode.
+    pub threads: usize,
+    /// Options of the pipeline. Everything is stored.
+    pub pipeline: PipelineConfig,
+    /// Options of the store. A part of the other packets is stored too.
+    pub store: WriteOptions,
 }
 
 /// An import that has not started. Its capture exists in the store already, so readers find it.
@@ -58,30 +56,17 @@ impl Import {
         let source = WithKeyLog::new(opened, decoding.key_log.as_deref(), false)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let info = CaptureInfo::begun(kind, names.join(" "));
-        let options = WriteOptions {
-            keep_secrets: decoding.keep_secrets,
-            other_packets: OTHER_PACKETS,
-            redaction: decoding.redaction,
-            ..WriteOptions::default()
-        };
+        let options = WriteOptions { other_packets: OTHER_PACKETS, ..decoding.store };
         Ok(Import { source, writer: Writer::create(place, &info, options)?, decoding })
     }
 
     /// Reads everything. `progress` is called with the position, and at last with success or the
     /// reason of failure.
     pub fn run(mut self, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) {
-        let options = pipeline::PipelineConfig {
-            detail: Detail::Store,
-            keep_secrets: self.decoding.keep_secrets,
-            mask_key: secrets::key(),
-            redaction: self.decoding.redaction,
-            ..pipeline::PipelineConfig::default()
-        };
-        let mut pipeline = Pipeline::new(options);
+        let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..self.decoding.pipeline });
         let saver = Saver::new(self.writer, false);
         let mut listener = ImportListener { saver, progress, reported: Instant::now() };
-        let threads = self.decoding.threads.unwrap_or_else(engine::default_threads);
-        let read = engine::run_on(threads, &mut self.source, &mut pipeline, &mut listener, stop);
+        let read = engine::run_on(self.decoding.threads, &mut self.source, &mut pipeline, &mut listener, stop);
         let ImportListener { saver, progress, .. } = listener;
         let saved = saver.finish(saver::summary(&pipeline.counts()));
         progress(match read.and(saved.map(drop)) {

@@ -245,7 +245,7 @@ const SCHEMA: Bomb = Bomb { shown: ("message", 7), ..BLANK };
 fn read(bomb: &Bomb, memory: u64) -> Output {
     let mut capture = pcapng::Writer::new(Vec::new()).expect("memory takes it");
     for (frame, number) in (bomb.capture)().iter().zip(1..) {
-        capture.packet(&frame.packet(number), None).expect("memory takes it");
+        capture.packet(&frame.packet(number)).expect("memory takes it");
     }
     let capture = capture.finish().expect("memory takes it");
     let program = mcptap();

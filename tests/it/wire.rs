@@ -82,7 +82,7 @@ impl Wire {
             let (number, time, link) = (PacketNumber(number), Time(START + at * MILLISECOND), *link);
             let original_length = data.len() as u32;
             writer
-                .packet(&Packet { number, time, link, interface: 0, original_length, data }, None)
+                .packet(&Packet { number, time, link, interface: 0, original_length, data })
                 .expect("memory takes it");
         }
         fs::write(path, writer.finish().expect("memory takes it")).expect("the file is written");

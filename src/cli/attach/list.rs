@@ -11,7 +11,6 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -30,7 +29,7 @@ use crate::view::{command_line, safe};
 const ADDRESSES: usize = 3;
 
 /// Prints all pairs, with what can be seen of each.
-pub(super) fn list(snapshot: &Snapshot, pairs: &[Pair], json: bool, colour: Colour) -> Result<ExitCode> {
+pub(super) fn list(snapshot: &Snapshot, pairs: &[Pair], json: bool, colour: Colour) -> Result<()> {
     let mut out = output::stdout();
     let http = http_pairs::http_pairs(snapshot, pairs);
     let (paint, width) = (output::paint(colour), output::width());
@@ -47,8 +46,7 @@ pub(super) fn list(snapshot: &Snapshot, pairs: &[Pair], json: bool, colour: Colo
     if let Some(hidden) = hidden(snapshot) {
         note!("{hidden}");
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }
 
 /// The list and the terminal that it is made for.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::cli::args::Decoding;
-use crate::cli::target;
+use crate::cli::{stop, target};
 use crate::engine::Listener;
 use crate::event::{Detail, Event};
 use crate::mcp::SessionNumber;
@@ -18,7 +18,9 @@ pub fn findings(path: PathBuf, session: Option<u32>, decoding: &Decoding) -> Res
     let files = store::open_files(std::slice::from_ref(&path), false)?;
     let options = target::pipeline_options(decoding, false, Detail::Messages, decoding.redaction()?);
     let mut gathered = Gathered { session, has_session: false, findings: Vec::new() };
-    target::decode(files, decoding, options, &mut gathered)?;
+    let stop = stop::before_cleaning()?;
+    let counts = target::decode(files, decoding, options, &mut gathered, &stop, target::READING)?;
+    target::note_blanked(&counts);
     if let (Some(number), false) = (session, gathered.has_session) {
         bail!(target::no_session(number, &format!(" {}", path.display())));
     }

@@ -76,7 +76,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn links_rights_and_devices_stay() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();

@@ -5,11 +5,14 @@ use std::path::Path;
 
 use super::args::DatasetTarget;
 
-pub fn beside(_: &DatasetTarget, _: &Path, _: impl Fn(&str)) -> Option<Infallible> {
+/// There is none.
+pub type Shipper = Infallible;
+
+pub fn beside(_: &DatasetTarget, _: &Path, _: impl Fn(&str)) -> Option<Shipper> {
     None
 }
 
-pub fn end(_: Option<Infallible>) -> Option<String> {
+pub fn end(_: Option<Shipper>) -> Option<String> {
     None
 }
 

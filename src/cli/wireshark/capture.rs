@@ -98,7 +98,7 @@ impl<W: Write> PacketsForWireshark<W> {
     fn belongs(&mut self, connection: ConnectionId) -> Result<()> {
         let Some(packet) = self.last.get(0) else { return Ok(()) };
         if self.claimed.contains(&connection) {
-            self.writer.packet(&packet, None)?;
+            self.writer.packet(&packet)?;
         } else {
             let waiting = self.undecided.entry(connection).or_default();
             let before = waiting.size();
@@ -125,7 +125,7 @@ impl<W: Write> PacketsForWireshark<W> {
 impl<W: Write> Listener for PacketsForWireshark<W> {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         if self.all {
-            return Ok(self.writer.packet(packet, None)?);
+            return Ok(self.writer.packet(packet)?);
         }
         self.last.clear();
         self.last.push(packet);
@@ -145,7 +145,7 @@ impl<W: Write> Listener for PacketsForWireshark<W> {
                 let waiting = self.forget(*connection);
                 (0..waiting.len())
                     .filter_map(|index| waiting.get(index))
-                    .try_for_each(|packet| self.writer.packet(&packet, None))?;
+                    .try_for_each(|packet| self.writer.packet(&packet))?;
             }
             Event::Closed(connection) => {
                 self.claimed.remove(connection);

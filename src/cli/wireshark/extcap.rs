@@ -2,7 +2,6 @@
 //! program once for each question, and once for a capture.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
@@ -18,15 +17,14 @@ const NETWORK: &str = "mcptap";
 #[cfg(all(feature = "attach", target_os = "linux"))]
 const STDIO: &str = "mcptap-stdio";
 
-pub(super) fn run(arguments: Extcap) -> Result<ExitCode> {
+pub(super) fn run(arguments: Extcap) -> Result<()> {
     let mut out = output::stdout();
     if arguments.extcap_interfaces {
         writeln!(out, "extcap {{version={}}}{{display=mcptap}}", env!("CARGO_PKG_VERSION"))?;
         writeln!(out, "interface {{value={NETWORK}}}{{display=MCP on this host}}")?;
         #[cfg(all(feature = "attach", target_os = "linux"))]
         writeln!(out, "interface {{value={STDIO}}}{{display=MCP over STDIO on this host}}")?;
-        out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(out.flush()?);
     }
     let interface = arguments.extcap_interface.as_deref().context("Wireshark named no interface")?;
     let is_network = match interface {
@@ -59,8 +57,7 @@ pub(super) fn run(arguments: Extcap) -> Result<ExitCode> {
             capture::stdio(arguments.process.as_deref().filter(|process| !process.is_empty()), fifo)?;
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(out.flush()?)
 }
 
 /// Writes the options of the first interface, as Wireshark shows them in a form.

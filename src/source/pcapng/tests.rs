@@ -190,7 +190,7 @@ fn pipes(chunks: &[(u8, Vec<u8>)]) -> Vec<u8> {
         let original_length = data.len() as u32;
         let (number, link) = (PacketNumber(0), LinkType::PIPE);
         let packet = Packet { number, time: Time(time), link, interface: 0, original_length, data: &data };
-        writer.packet(&packet, None).unwrap();
+        writer.packet(&packet).unwrap();
     }
     writer.finish().unwrap()
 }

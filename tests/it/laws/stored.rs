@@ -77,7 +77,7 @@ fn an_exported_capture_decodes_to_the_same() {
     let write = |name: &str, frames: &[Frame]| {
         let path = folder.path().join(name);
         let mut writer = pcapng::Writer::new(Vec::new()).expect("memory takes it");
-        frames.iter().for_each(|frame| writer.packet(&frame.packet(0), None).expect("memory takes it"));
+        frames.iter().for_each(|frame| writer.packet(&frame.packet(0)).expect("memory takes it"));
         std::fs::write(&path, writer.finish().expect("memory takes it")).expect("the file is written");
         path
     };
