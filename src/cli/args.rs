@@ -29,6 +29,7 @@ mod wireshark;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::decode::redact::Redaction;
@@ -259,6 +260,15 @@ impl Decoding {
         let named = std::env::var_os("SSLKEYLOGFILE").filter(|name| !name.is_empty()).map(PathBuf::from);
         self.keylog.clone().or_else(|| named.filter(|path| live || path.is_file()))
     }
+}
+
+/// Takes one of these words, and gives what it stands for.
+fn one_of<T, const N: usize>(names: [(T, &'static str); N]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let named = move |word: String| names.into_iter().find(|(_, name)| *name == word).map(|(value, _)| value);
+    PossibleValuesParser::new(names.map(|(_, name)| name)).try_map(move |word| named(word).ok_or("no such word"))
 }
 
 /// The sessions that a command is about.

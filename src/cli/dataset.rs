@@ -105,7 +105,7 @@ pub fn report(dataset: &Dataset) -> Result<()> {
 /// cannot be read is reported, and the others are decoded.
 fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &DatasetOptions) -> Result<ExitCode> {
     let redaction = decoding.redaction()?;
-    let mut dataset = Dataset::new(dataset::open(place)?, None);
+    let mut dataset = Dataset::new(dataset::open(place)?);
     let mut points: BTreeMap<Option<String>, Vec<(PathBuf, Time)>> = BTreeMap::new();
     let mut failed = 0;
     for file in files {
@@ -126,7 +126,7 @@ fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &Dataset
         let capture = options.capture_name.clone().unwrap_or_else(|| file_names(&target::joined(&paths)));
         let first = files.iter().map(|(_, time)| *time).min().unwrap_or_default();
         let run = run_number(point.as_deref(), &capture, first);
-        let config = target::pipeline_options(decoding, false, Detail::Store, redaction);
+        let config = target::pipeline_options(decoding.keep_secrets, Detail::Store, redaction);
         let collector = Collector::new(dataset, Place { host: point, capture, run }, !options.no_text);
         let mut writer = DatasetWriter(collector);
         let stopped = "a signal ended the run: run it again, nothing is added twice";

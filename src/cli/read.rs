@@ -33,7 +33,8 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(PipelineConfig {
         limits,
-        ..target::pipeline_options(&arguments.decoding, arguments.hash, detail, redaction)
+        hash: arguments.hash,
+        ..target::pipeline_options(arguments.decoding.keep_secrets, detail, redaction)
     });
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;

@@ -15,7 +15,9 @@ use super::databases;
 use super::output::Progress;
 use super::redact;
 use super::stop;
-use crate::capture::{Limits, Packet};
+#[cfg(any(feature = "http", feature = "live"))]
+use crate::capture::Limits;
+use crate::capture::Packet;
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, Saver};
@@ -199,7 +201,7 @@ pub fn copy(
     let writer = Writer::create(place, info, store_options(decoding.keep_secrets, redaction))?;
     let (capture, mut saver) = (writer.capture(), Saver::new(writer, false));
     let stop = stop::before_cleaning()?;
-    let options = pipeline_options(decoding, false, Detail::Store, redaction);
+    let options = pipeline_options(decoding.keep_secrets, Detail::Store, redaction);
     let decoded = decode(source, decoding, options, &mut saver, &stop, stopped);
     let saved = saver.finish(decoded.as_ref().map(saver::summary).unwrap_or_default());
     note_blanked(&decoded?);
@@ -254,14 +256,12 @@ pub fn joined(files: &[PathBuf]) -> String {
 
 /// The options of the pipeline for a command.
 pub fn pipeline_options(
-    decoding: &Decoding,
-    hash: bool,
+    keep_secrets: bool,
     detail: Detail,
     redaction: Option<&'static Redaction>,
 ) -> pipeline::PipelineConfig {
-    let keep_secrets = decoding.keep_secrets;
-    let limits = Limits::default();
-    pipeline::PipelineConfig { limits, detail, hash, keep_secrets, mask_key: secrets::key(), redaction }
+    let mask_key = secrets::key();
+    pipeline::PipelineConfig { detail, keep_secrets, mask_key, redaction, ..pipeline::PipelineConfig::default() }
 }
 
 /// The options of the pipeline for live traffic.
@@ -271,8 +271,7 @@ pub fn live_options(
     detail: Detail,
     redaction: Option<&'static Redaction>,
 ) -> pipeline::PipelineConfig {
-    let (limits, hash) = (Limits::live(), false);
-    pipeline::PipelineConfig { limits, detail, hash, keep_secrets, mask_key: secrets::key(), redaction }
+    pipeline::PipelineConfig { limits: Limits::live(), ..pipeline_options(keep_secrets, detail, redaction) }
 }
 
 /// The options of the store for a command.

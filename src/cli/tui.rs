@@ -49,7 +49,7 @@ pub fn run_with_hint(arguments: Tui, db: Option<PathBuf>, colour: Colour, hint: 
     let decoding = Decoding {
         key_log: decoding.key_log(false),
         threads: decoding.threads(),
-        pipeline: pipeline_options(decoding, false, Detail::Store, redaction),
+        pipeline: pipeline_options(decoding.keep_secrets, Detail::Store, redaction),
         store: store_options(decoding.keep_secrets, redaction),
     };
     tui::run(target, UiOptions { decoding, theme, hint })?;

@@ -18,7 +18,7 @@ use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, DirectSaver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
-use crate::pipeline::{Pipeline, PipelineConfig};
+use crate::pipeline::Pipeline;
 use crate::source::Source;
 use crate::source::command::names_mcp;
 use crate::source::first_line::HeldStart;
@@ -99,12 +99,7 @@ fn record(
     if let Some(pruning) = pruning {
         pruning.start(place.clone(), observations.inner().receipts());
     }
-    let mut pipeline = Pipeline::new(PipelineConfig {
-        detail: Detail::Store,
-        mask_key: secrets::key(),
-        redaction,
-        ..PipelineConfig::default()
-    });
+    let mut pipeline = Pipeline::new(target::pipeline_options(false, Detail::Store, redaction));
     let (receipts, begun) = (observations.inner().receipts(), Vec::new());
     let saver = DirectSaver::new(writer);
     let telemetry = telemetry::start_if_possible(wanted, |line| _ = receipts.say(line));

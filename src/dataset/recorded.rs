@@ -78,7 +78,7 @@ impl Exporter {
     /// # Errors
     /// The database cannot be read, or the dataset cannot be read or written.
     pub fn export(&self, reader: &StoreReader, now: Time, is_last: bool) -> Result<Dataset> {
-        let mut dataset = Dataset::new(storage::open(&self.to)?, None);
+        let mut dataset = Dataset::new(storage::open(&self.to)?);
         let path = std::fs::canonicalize(reader.place().path()).unwrap_or_else(|_| reader.place().path().to_owned());
         let hash = keys::key(&[path.as_os_str().as_encoded_bytes()]);
         let note = format!("{}exported-{}-{hash}.json", storage::OWN, host_part(host::local().as_deref()));
@@ -174,7 +174,7 @@ impl Exporter {
 /// # Errors
 /// The database cannot be read, or the dataset cannot be read or written.
 pub fn export_sessions(exporter: &Exporter, reader: &StoreReader, sessions: &[Session]) -> Result<Dataset> {
-    let mut dataset = Dataset::new(storage::open(&exporter.to)?, None);
+    let mut dataset = Dataset::new(storage::open(&exporter.to)?);
     for session in sessions {
         let Some(id) = reader.capture_of(session.number)? else { continue };
         let Some(capture) = reader.capture(id)? else { continue };

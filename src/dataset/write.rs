@@ -41,8 +41,8 @@ struct Present {
 
 impl Dataset {
     /// The dataset in this place.
-    pub fn new(storage: Box<dyn Storage>, host: Option<&str>) -> Dataset {
-        Dataset { storage, host: host_part(host), own: HashSet::new(), counts: BTreeMap::new() }
+    pub fn new(storage: Box<dyn Storage>) -> Dataset {
+        Dataset { storage, host: host_part(None), own: HashSet::new(), counts: BTreeMap::new() }
     }
 
     /// The place of the dataset.

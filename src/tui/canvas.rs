@@ -20,7 +20,8 @@ pub struct Canvas<'b> {
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub text: String,
-    pub style: Style,
+    /// `None` for the mark that a user set.
+    pub tone: Option<Tone>,
 }
 
 /// A column of a table.
@@ -211,7 +212,8 @@ impl Canvas<'_> {
             match row(index) {
                 Some(cells) => {
                     for ((column, (x, width)), cell) in columns.iter().zip(&positions).zip(&cells) {
-                        self.put_aligned(column, (*x, y, *width), &cell.text, cell.style);
+                        let style = cell.tone.map_or(self.element(UiElement::Mark), |tone| self.tone(tone));
+                        self.put_aligned(column, (*x, y, *width), &cell.text, style);
                     }
                 }
                 None => {
@@ -286,8 +288,8 @@ fn positions(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
 }
 
 impl Cell {
-    pub fn new(text: impl Into<String>, style: Style) -> Cell {
-        Cell { text: text.into(), style }
+    pub fn new(text: impl Into<String>, tone: Tone) -> Cell {
+        Cell { text: text.into(), tone: Some(tone) }
     }
 }
 

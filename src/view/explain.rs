@@ -39,28 +39,20 @@ pub enum Symptom {
 }
 
 impl Symptom {
-    /// The symptoms, in the order of the help text.
-    pub const ALL: [Symptom; 7] = [
-        Symptom::NeverCalled,
-        Symptom::Hangs,
-        Symptom::Crash,
-        Symptom::Refused,
-        Symptom::Slow,
-        Symptom::Noise,
-        Symptom::Fails,
+    /// The symptoms and the words for them, in the order of the help text.
+    pub const NAMES: [(Symptom, &'static str); 7] = [
+        (Symptom::NeverCalled, "never-called"),
+        (Symptom::Hangs, "hangs"),
+        (Symptom::Crash, "crash"),
+        (Symptom::Refused, "refused"),
+        (Symptom::Slow, "slow"),
+        (Symptom::Noise, "noise"),
+        (Symptom::Fails, "fails"),
     ];
 
     /// The word on the command line and in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Symptom::NeverCalled => "never-called",
-            Symptom::Hangs => "hangs",
-            Symptom::Crash => "crash",
-            Symptom::Refused => "refused",
-            Symptom::Slow => "slow",
-            Symptom::Noise => "noise",
-            Symptom::Fails => "fails",
-        }
+        Self::NAMES.iter().find(|(symptom, _)| *symptom == self).map_or("", |(_, name)| name)
     }
 }
 

@@ -113,29 +113,16 @@ pub enum SortKey {
 }
 
 impl SortKey {
-    /// All columns, in the order in which help names them.
-    pub const ALL: [SortKey; 7] = [
-        SortKey::Number,
-        SortKey::Started,
-        SortKey::Server,
-        SortKey::Calls,
-        SortKey::Fail,
-        SortKey::Open,
-        SortKey::Findings,
+    /// All columns and the words for them, in the order in which help names them.
+    pub const NAMES: [(SortKey, &'static str); 7] = [
+        (SortKey::Number, "number"),
+        (SortKey::Started, "started"),
+        (SortKey::Server, "server"),
+        (SortKey::Calls, "calls"),
+        (SortKey::Fail, "fail"),
+        (SortKey::Open, "open"),
+        (SortKey::Findings, "findings"),
     ];
-
-    /// The word for the column.
-    pub fn name(self) -> &'static str {
-        match self {
-            SortKey::Number => "number",
-            SortKey::Started => "started",
-            SortKey::Server => "server",
-            SortKey::Calls => "calls",
-            SortKey::Fail => "fail",
-            SortKey::Open => "open",
-            SortKey::Findings => "findings",
-        }
-    }
 
     /// The order of two sessions.
     pub fn compare(self, one: &ListedSession, other: &ListedSession) -> Ordering {

@@ -7,7 +7,7 @@
 
 use super::latencies::Latencies;
 use super::notes;
-use super::outcome::{self, look};
+use super::outcome::{self, Look, look};
 use super::paint::{Paint, Tone};
 use super::parties::{self, process_name};
 use super::safe::{self, Align};
@@ -84,15 +84,9 @@ impl LineFormatter {
     /// A message in one line.
     pub fn message(&self, message: &Message) -> String {
         let paint = self.paint;
-        let (arrow, side) = arrow(message);
+        let (arrow, side) = arrow(message.direction, message.kind);
         let look = look(content::status(message));
-        let tone = match message.kind {
-            _ if let Some(tone) = look.method => tone,
-            Kind::Invalid => Tone::Warning,
-            Kind::Request => Tone::Strong,
-            Kind::Notification => Tone::Dim,
-            Kind::Response | Kind::Error => Tone::Plain,
-        };
+        let tone = method_tone(message.kind, look);
         let method = safe::visible(method(message));
         let session = if self.sessions { format!("{:>3} ", message.session.0) } else { String::new() };
         let id = message.id.as_deref().map(|id| format!("id {}", safe::visible(id))).unwrap_or_default();
@@ -193,12 +187,23 @@ impl LineFormatter {
 }
 
 /// An arrow in the direction of a message, and the tone of its sender.
-pub fn arrow(message: &Message) -> (&'static str, Tone) {
-    match (message.direction, message.kind) {
+pub fn arrow(direction: Direction, kind: Kind) -> (&'static str, Tone) {
+    match (direction, kind) {
         (Direction::ClientToServer, Kind::Notification) => ("⇢", Tone::Client),
         (Direction::ClientToServer, _) => ("→", Tone::Client),
         (Direction::ServerToClient, Kind::Notification) => ("⇠", Tone::Server),
         (Direction::ServerToClient, _) => ("←", Tone::Server),
+    }
+}
+
+/// The tone of the method: requests stand out, notifications are dim.
+pub fn method_tone(kind: Kind, look: Look) -> Tone {
+    match kind {
+        _ if let Some(tone) = look.method => tone,
+        Kind::Invalid => Tone::Warning,
+        Kind::Request => Tone::Strong,
+        Kind::Notification => Tone::Dim,
+        Kind::Response | Kind::Error => Tone::Plain,
     }
 }
 

@@ -34,7 +34,7 @@ pub struct ExplainArguments {
 
 /// The words of the symptoms as a schema.
 fn symptom_words(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": Symptom::ALL.map(Symptom::name) })
+    json_schema!({ "type": "string", "enum": Symptom::NAMES.map(|(_, name)| name) })
 }
 
 /// The causes of a problem.
@@ -86,8 +86,8 @@ struct EvidenceRow {
 pub fn explain(reader: &StoreReader, arguments: ExplainArguments) -> Result<SessionExplanation> {
     let (session, _) = super::session(reader, arguments.session)?;
     let symptom = arguments.symptom.as_deref().map(|word| {
-        let known = Symptom::ALL.into_iter().find(|symptom| symptom.name() == word);
-        known.with_context(|| format!("{word:?} is no symptom: {}", Symptom::ALL.map(Symptom::name).join(", ")))
+        let known = Symptom::NAMES.into_iter().find(|(_, name)| *name == word).map(|(symptom, _)| symptom);
+        known.with_context(|| format!("{word:?} is no symptom: {}", Symptom::NAMES.map(|(_, name)| name).join(", ")))
     });
     let symptom = symptom.transpose()?;
     let explanation = explain::explain(reader, &session, symptom)?;

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::answer::{MaxBytes, NOTICE, PageCursor, Room};
 use crate::agents::recorded::{name, time};
-use crate::filter::Filter;
 use crate::mcp::SessionNumber;
 use crate::store::{ListedSession, Page, StoreReader};
 use crate::view::{parties, session_list};
@@ -97,17 +96,8 @@ pub fn list(reader: &StoreReader, arguments: ListArguments) -> Result<SessionLis
         Some(cursor) => Page::back_from(SessionNumber(u32::try_from(cursor.number).unwrap_or(u32::MAX)), ROWS),
         None => Page::last(ROWS),
     };
-    list_page(reader, filter.as_ref(), page, arguments.max_bytes)
-}
-
-fn list_page(
-    reader: &StoreReader,
-    filter: Option<&Filter>,
-    page: Page<SessionNumber>,
-    max_bytes: MaxBytes,
-) -> Result<SessionList> {
-    let (mut room, mut sessions, mut next) = (Room::of(max_bytes), Vec::new(), None);
-    let listed = reader.listed_sessions(filter, page)?;
+    let (mut room, mut sessions, mut next) = (Room::of(arguments.max_bytes), Vec::new(), None);
+    let listed = reader.listed_sessions(filter.as_ref(), page)?;
     let is_full = listed.len() == ROWS;
     for (index, listed) in listed.iter().enumerate() {
         let number = listed.session.number.0;

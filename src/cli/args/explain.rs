@@ -1,9 +1,8 @@
 //! The command line of `mcptap explain`.
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::TargetOptions;
+use super::{TargetOptions, one_of};
 use crate::view::explain::Symptom;
 
 /// Arguments of `mcptap explain`.
@@ -13,7 +12,7 @@ use crate::view::explain::Symptom;
 }))]
 pub struct Explain {
     /// Only causes of this symptom
-    #[arg(long, value_name = "SYMPTOM", value_parser = symptom())]
+    #[arg(long, value_name = "SYMPTOM", value_parser = one_of(Symptom::NAMES))]
     pub symptom: Option<Symptom>,
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -21,9 +20,4 @@ pub struct Explain {
     /// The sessions, and how captures are decoded.
     #[command(flatten)]
     pub sessions: TargetOptions,
-}
-
-fn symptom() -> impl TypedValueParser<Value = Symptom> {
-    let named = |name: String| Symptom::ALL.into_iter().find(|symptom| symptom.name() == name);
-    PossibleValuesParser::new(Symptom::ALL.map(Symptom::name)).try_map(move |name| named(name).ok_or("no such symptom"))
 }

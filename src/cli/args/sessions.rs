@@ -1,9 +1,8 @@
 //! The command line of `mcptap sessions`.
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::Decoding;
+use super::{Decoding, one_of};
 use crate::view::session_list::SortKey;
 
 /// Arguments of `mcptap sessions`.
@@ -18,7 +17,7 @@ pub struct Sessions {
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
     /// Sort by this column: number, started, server, calls, fail, open or findings
-    #[arg(long, value_name = "COLUMN", value_parser = sort_key())]
+    #[arg(long, value_name = "COLUMN", value_parser = one_of(SortKey::NAMES))]
     pub sort: Option<SortKey>,
     /// List at most this many sessions [default: 100 in the table]
     #[arg(long, short = 'n', value_name = "N")]
@@ -29,9 +28,4 @@ pub struct Sessions {
     /// Print JSON lines of all sessions instead of a table
     #[arg(long)]
     pub json: bool,
-}
-
-fn sort_key() -> impl TypedValueParser<Value = SortKey> {
-    let named = |name: String| SortKey::ALL.into_iter().find(|key| key.name() == name);
-    PossibleValuesParser::new(SortKey::ALL.map(SortKey::name)).try_map(move |name| named(name).ok_or("no such column"))
 }

@@ -16,7 +16,7 @@ use crate::store::{self, CaptureId, FindingRow};
 pub fn findings(path: PathBuf, session: Option<u32>, decoding: &Decoding) -> Result<Vec<FindingRow>> {
     let session = session.map(SessionNumber);
     let files = store::open_files(std::slice::from_ref(&path), false)?;
-    let options = target::pipeline_options(decoding, false, Detail::Messages, decoding.redaction()?);
+    let options = target::pipeline_options(decoding.keep_secrets, Detail::Messages, decoding.redaction()?);
     let mut gathered = Gathered { session, has_session: false, findings: Vec::new() };
     let stop = stop::before_cleaning()?;
     let counts = target::decode(files, decoding, options, &mut gathered, &stop, target::READING)?;

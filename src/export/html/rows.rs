@@ -209,7 +209,7 @@ pub(super) struct NoteRow {
 impl Row {
     /// The row of a message. `about` is its content in a few words.
     pub(super) fn of_message(message: &Message, about: String, start: Time) -> Row {
-        let (arrow, side) = transcript::arrow(message);
+        let (arrow, side) = transcript::arrow(message.direction, message.kind);
         let look = outcome::look(content::status(message));
         let text = |text: &str| text.to_owned();
         Row::Message(Box::new(MessageRow {

@@ -82,15 +82,14 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
 
 /// Sorts by the next column.
 pub(super) fn next_sort(app: &mut App) {
-    let at = SortKey::ALL.iter().position(|key| *key == app.sessions.sort).unwrap_or_default();
-    set_sort(app, SortKey::ALL[(at + 1) % SortKey::ALL.len()]);
+    set_sort(app, SortKey::NAMES[(app.sessions.sort as usize + 1) % SortKey::NAMES.len()].0);
 }
 
 /// Sorts by a column.
 pub(super) fn set_sort(app: &mut App, sort: SortKey) {
     app.sessions.sort = sort;
     relist(app);
-    app.notify(format!("sessions by {}", sort.name()));
+    app.notify(format!("sessions by {}", SortKey::NAMES[sort as usize].1));
 }
 
 /// Lists failed replays and empty sessions too, or leaves them out.

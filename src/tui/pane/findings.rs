@@ -32,8 +32,6 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine]) {
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     table(
         app,
         canvas,
@@ -42,9 +40,9 @@ fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine])
         "no findings: no rule was broken\n\"mcptap rules\" lists what is checked",
         |row| match lines.get(row)? {
             FindingLine::Rule { id, severity, title, count } => Some(vec![
-                Cell::new("!", tone((*severity).into())),
-                Cell::new(format!("{id}  {title}"), tone((*severity).into())),
-                Cell::new(units::count(*count as u64, "finding"), tone(Tone::Dim)),
+                Cell::new("!", (*severity).into()),
+                Cell::new(format!("{id}  {title}"), (*severity).into()),
+                Cell::new(units::count(*count as u64, "finding"), Tone::Dim),
                 Cell::default(),
             ]),
             FindingLine::Finding(finding) => {
@@ -52,9 +50,9 @@ fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine])
                     finding.messages.iter().take(4).map(|message| message.0.to_string()).collect();
                 Some(vec![
                     Cell::default(),
-                    Cell::new(format!("  {}", finding.text), tone(Tone::Plain)),
-                    Cell::new(numbers.join(" "), tone(Tone::Client)),
-                    Cell::new(packets(&finding.packets), tone(Tone::Dim)),
+                    Cell::new(format!("  {}", finding.text), Tone::Plain),
+                    Cell::new(numbers.join(" "), Tone::Client),
+                    Cell::new(packets(&finding.packets), Tone::Dim),
                 ])
             }
         },

@@ -5,13 +5,11 @@ use ratatui::layout::Rect;
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column, TableView, duration_bar};
 use super::super::data::{MessageLine, NoteLine};
-use super::super::theme::{Palette, UiElement};
 use crate::capture::Time;
-use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::view::outcome::{Look, look};
 use crate::view::paint::Tone;
-use crate::view::transcript::part_of;
+use crate::view::transcript::{arrow, method_tone, part_of};
 use crate::view::units;
 
 const COLUMNS: &[Column] = &[
@@ -66,52 +64,50 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
         total: app.folds.visible_count(total),
         active,
     };
-    let theme = canvas.theme;
     let narrow = area.width < WHOLE;
     canvas.table(area, &columns(app, list, area), list, |row| {
-        let tone = |tone| theme.tone(tone);
         if let Some(note) = app.note(row) {
-            return Some(note_cells(app, theme, note));
+            return Some(note_cells(app, note));
         }
         let message = app.message(row)?;
-        let (arrow, side) = arrow(message);
-        let method_tone = method_tone(message);
+        let (arrow, side) = arrow(message.row.direction, message.row.kind);
+        let method_tone = method_tone(message.row.kind, outcome(message));
         let hidden = app.folds.hidden_count(app.folds.list_row(row));
         let (mark, mark_tone) = mark(message);
         let (latency, latency_tone, bar) = latency(app, message);
         Some(vec![
-            Cell::new(if app.is_marked(message.row.number) { "◆" } else { "" }, theme.element(UiElement::Mark)),
-            Cell::new(message.row.number.0.to_string(), tone(Tone::Dim)),
-            Cell::new(relative(app, message.row.time), tone(Tone::Dim)),
-            Cell::new(format!("{}{arrow}", batch(message, hidden)), tone(side)),
-            Cell::new(if narrow { short_method(message) } else { method(message) }, tone(method_tone)),
-            Cell::new(about(message, hidden), tone(about_tone(message))),
-            Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
-            Cell::new(status(message), tone(status_tone(message))),
-            Cell::new(latency, tone(latency_tone)),
-            Cell::new(bar, tone(if latency_tone == Tone::Plain { Tone::Dim } else { latency_tone })),
-            Cell::new(units::size(message.row.size), tone(Tone::Dim)),
-            Cell::new(mark, tone(mark_tone)),
-            Cell::new(message.rules.join(" "), tone(mark_tone)),
+            if app.is_marked(message.row.number) {
+                Cell { text: "◆".to_owned(), tone: None }
+            } else {
+                Cell::default()
+            },
+            Cell::new(message.row.number.0.to_string(), Tone::Dim),
+            Cell::new(relative(app, message.row.time), Tone::Dim),
+            Cell::new(format!("{}{arrow}", batch(message, hidden)), side),
+            Cell::new(if narrow { short_method(message) } else { method(message) }, method_tone),
+            Cell::new(about(message, hidden), about_tone(message)),
+            Cell::new(message.row.id.clone().unwrap_or_default(), Tone::Dim),
+            Cell::new(status(message), status_tone(message)),
+            Cell::new(latency, latency_tone),
+            Cell::new(bar, if latency_tone == Tone::Plain { Tone::Dim } else { latency_tone }),
+            Cell::new(units::size(message.row.size), Tone::Dim),
+            Cell::new(mark, mark_tone),
+            Cell::new(message.rules.join(" "), mark_tone),
         ])
     });
 }
 
 /// The cells of a note: its sign stands in the column of the arrows.
-fn note_cells(app: &App, palette: Palette, note: &NoteLine) -> Vec<Cell> {
-    let tone = |tone| palette.tone(tone);
+fn note_cells(app: &App, note: &NoteLine) -> Vec<Cell> {
     let words = &note.words;
     let about = [words.about.as_str(), &words.messages].into_iter().filter(|words| !words.is_empty());
     vec![
         Cell::default(),
         Cell::default(),
-        Cell::new(relative(app, note.time), tone(Tone::Dim)),
-        Cell::new(format!(" {}", words.sign), tone(words.tone)),
-        Cell::new(words.what.clone(), tone(words.tone)),
-        Cell::new(
-            about.collect::<Vec<_>>().join("  "),
-            tone(if words.tone == Tone::Dim { Tone::Dim } else { Tone::Plain }),
-        ),
+        Cell::new(relative(app, note.time), Tone::Dim),
+        Cell::new(format!(" {}", words.sign), words.tone),
+        Cell::new(words.what.clone(), words.tone),
+        Cell::new(about.collect::<Vec<_>>().join("  "), if words.tone == Tone::Dim { Tone::Dim } else { Tone::Plain }),
     ]
 }
 
@@ -122,24 +118,6 @@ pub fn nothing(app: &App) -> &'static str {
         (true, _) => "no message yet: the first one appears here as soon as it is complete",
         (false, true) => "no message matches the filter: esc clears it, / changes it",
         (false, false) => "searching …",
-    }
-}
-
-/// The direction as an arrow, and its tone. Notifications have broken arrows.
-pub fn arrow(message: &MessageLine) -> (&'static str, Tone) {
-    let (arrow, tone) = direction(message.row.direction);
-    match (message.row.direction, message.row.kind) {
-        (Direction::ClientToServer, Kind::Notification) => ("⇢", tone),
-        (Direction::ServerToClient, Kind::Notification) => ("⇠", tone),
-        _ => (arrow, tone),
-    }
-}
-
-/// The arrow of a direction, and its tone. The client is on the left.
-pub fn direction(direction: Direction) -> (&'static str, Tone) {
-    match direction {
-        Direction::ClientToServer => ("→", Tone::Client),
-        Direction::ServerToClient => ("←", Tone::Server),
     }
 }
 
@@ -161,17 +139,6 @@ pub fn short_method(message: &MessageLine) -> String {
 /// The look of an answer. A request looks the same whatever its answer is.
 pub fn outcome(message: &MessageLine) -> Look {
     look(message.row.status.filter(|_| message.row.kind != Kind::Request))
-}
-
-/// The tone of the method: requests stand out, notifications are dim.
-fn method_tone(message: &MessageLine) -> Tone {
-    match message.row.kind {
-        _ if let Some(tone) = outcome(message).method => tone,
-        Kind::Invalid => Tone::Warning,
-        Kind::Request => Tone::Strong,
-        Kind::Notification => Tone::Dim,
-        Kind::Response | Kind::Error => Tone::Plain,
-    }
 }
 
 fn about_tone(message: &MessageLine) -> Tone {

@@ -25,7 +25,7 @@ use ratatui::layout::Rect;
 
 use super::app::App;
 use super::canvas::{Canvas, Cell, Column, TableView};
-use super::theme::{Palette, UiElement};
+use super::theme::UiElement;
 use crate::capture::PacketNumber;
 use crate::view::paint::Tone;
 
@@ -68,11 +68,8 @@ fn pane_names<'n>(canvas: &mut Canvas<'_>, area: Rect, y: u16, names: impl Itera
 }
 
 /// A cell with a count. A zero is a dim dot, whatever the tone of other counts.
-fn count_cell(palette: Palette, count: u64, tone: Tone) -> Cell {
-    match count {
-        0 => Cell::new("·", palette.tone(Tone::Dim)),
-        _ => Cell::new(count.to_string(), palette.tone(tone)),
-    }
+fn count_cell(count: u64, tone: Tone) -> Cell {
+    if count == 0 { Cell::new("·", Tone::Dim) } else { Cell::new(count.to_string(), tone) }
 }
 
 /// Packets in few characters: `#18 #19`, `#18…#44`.

@@ -8,13 +8,15 @@ use super::super::canvas::{Canvas, Cell, Column, TableView};
 use super::super::data::{ConnectionRow, PacketRow, PacketScope};
 use super::super::layout::{self, PacketAreas};
 use super::super::screen::{Focus, Screen};
-use super::super::theme::{Palette, UiElement};
-use super::messages::{direction, relative};
+use super::super::theme::UiElement;
+use super::messages::relative;
 use super::{bytes, layers, pane_names, title};
+use crate::decode::jsonrpc::Kind;
 use crate::decode::tcp::{Facts, Flags};
 use crate::decode::{Direction, Side};
 use crate::event::{ConnectionKind, Segment};
 use crate::view::paint::Tone;
+use crate::view::transcript::arrow;
 use crate::view::units;
 
 /// Columns of packets of one connection.
@@ -153,8 +155,6 @@ fn connections(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         total: choices.len() + rows.len(),
         active: app.packets.focus == Focus::Connections,
     };
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     canvas.table(area, CONNECTIONS, view, |row| {
         let (words, protocol, packets, look) = match row.checked_sub(choices.len()) {
             None if choices[row] == PacketScope::Session => {
@@ -167,11 +167,7 @@ fn connections(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
                 (name(row, false), self::protocol(row), row.packets, look)
             }
         };
-        Some(vec![
-            Cell::new(words, tone(look)),
-            Cell::new(protocol, tone(Tone::Dim)),
-            super::count_cell(theme, packets, Tone::Plain),
-        ])
+        Some(vec![Cell::new(words, look), Cell::new(protocol, Tone::Dim), super::count_cell(packets, Tone::Plain)])
     });
 }
 
@@ -214,10 +210,9 @@ fn packets(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let columns = if is_one { COLUMNS } else { ALL };
     let column = |column: &Column| if column.title() == "#" { column.widened_to(digits) } else { *column };
     let columns: Vec<Column> = columns.iter().map(column).collect();
-    let theme = canvas.theme;
     canvas.table(area, &columns, list, |row| {
         let packet = app.packet(row)?;
-        Some(if is_one { in_connection(app, theme, packet) } else { among_all(app, theme, packet, area.width) })
+        Some(if is_one { in_connection(app, packet) } else { among_all(app, packet, area.width) })
     });
 }
 
@@ -233,52 +228,50 @@ fn nothing(app: &App) -> &'static str {
     }
 }
 
-fn in_connection(app: &App, palette: Palette, packet: &PacketRow) -> Vec<Cell> {
-    let tone = |tone| palette.tone(tone);
+fn in_connection(app: &App, packet: &PacketRow) -> Vec<Cell> {
     let (arrow, side) = sender(packet);
     let (words, look) = info(packet, false);
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let segment = packet.segment.as_ref();
     vec![
-        Cell::new(packet.number.to_string(), tone(Tone::Dim)),
-        Cell::new(relative(app, packet.time), tone(Tone::Dim)),
-        Cell::new(arrow, tone(side)),
-        Cell::new(segment.map(|segment| flags(segment.flags)).unwrap_or_default(), tone(Tone::Plain)),
+        Cell::new(packet.number.to_string(), Tone::Dim),
+        Cell::new(relative(app, packet.time), Tone::Dim),
+        Cell::new(arrow, side),
+        Cell::new(segment.map(|segment| flags(segment.flags)).unwrap_or_default(), Tone::Plain),
         // Relative numbers as in Wireshark: the SYN has number 0, so the stream begins at 1.
-        Cell::new(number(segment.map(sequence)), tone(Tone::Dim)),
-        Cell::new(number(segment.and_then(|segment| segment.acknowledged).map(|end| end + 1)), tone(Tone::Dim)),
-        Cell::new(number(segment.map(|segment| segment.window.into())), tone(Tone::Dim)),
+        Cell::new(number(segment.map(sequence)), Tone::Dim),
+        Cell::new(number(segment.and_then(|segment| segment.acknowledged).map(|end| end + 1)), Tone::Dim),
+        Cell::new(number(segment.map(|segment| segment.window.into())), Tone::Dim),
         match segment.map(|segment| segment.length) {
-            Some(0) => Cell::new("·", tone(Tone::Dim)),
-            length => Cell::new(units::size(length.unwrap_or(packet.length).into()), tone(Tone::Plain)),
+            Some(0) => Cell::new("·", Tone::Dim),
+            length => Cell::new(units::size(length.unwrap_or(packet.length).into()), Tone::Plain),
         },
-        Cell::new(words, tone(look)),
+        Cell::new(words, look),
     ]
 }
 
-fn among_all(app: &App, palette: Palette, packet: &PacketRow, width: u16) -> Vec<Cell> {
-    let tone = |tone| palette.tone(tone);
+fn among_all(app: &App, packet: &PacketRow, width: u16) -> Vec<Cell> {
     let (arrow, side) = sender(packet);
     // Between the addresses the arrow leads from the sender to the receiver.
     let arrow = if width > ENDS + 1 { "→" } else { arrow };
     let (words, look) = info(packet, true);
     vec![
-        Cell::new(packet.number.to_string(), tone(Tone::Dim)),
-        Cell::new(relative(app, packet.time), tone(Tone::Dim)),
-        Cell::new(packet.ends.0.clone(), tone(side)),
-        Cell::new(arrow, tone(side)),
-        Cell::new(packet.ends.1.clone(), tone(side)),
-        Cell::new(packet.protocol.clone(), tone(Tone::Dim)),
-        Cell::new(units::size(packet.length.into()), tone(Tone::Dim)),
-        Cell::new(words, tone(look)),
+        Cell::new(packet.number.to_string(), Tone::Dim),
+        Cell::new(relative(app, packet.time), Tone::Dim),
+        Cell::new(packet.ends.0.clone(), side),
+        Cell::new(arrow, side),
+        Cell::new(packet.ends.1.clone(), side),
+        Cell::new(packet.protocol.clone(), Tone::Dim),
+        Cell::new(units::size(packet.length.into()), Tone::Dim),
+        Cell::new(words, look),
     ]
 }
 
 /// The direction of a packet as an arrow, and its tone.
 fn sender(packet: &PacketRow) -> (&'static str, Tone) {
     match packet.from {
-        Some(from) if from == packet.client => direction(Direction::ClientToServer),
-        Some(_) => direction(Direction::ServerToClient),
+        Some(from) if from == packet.client => arrow(Direction::ClientToServer, Kind::Request),
+        Some(_) => arrow(Direction::ServerToClient, Kind::Request),
         None => (" ", Tone::Dim),
     }
 }

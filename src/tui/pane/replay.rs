@@ -113,10 +113,8 @@ fn summary(run: &Run) -> String {
 }
 
 fn requests(run: &Run, canvas: &mut Canvas<'_>, area: Rect, list: TableView) {
-    let theme = canvas.theme;
     canvas.table(area, COLUMNS, list, |row| {
         let row = run.rows.get(row)?;
-        let tone = |tone| theme.tone(tone);
         let latency = match row.state {
             RequestState::Answered(latency) | RequestState::Compared(_, latency) => latency,
             _ => None,
@@ -131,11 +129,11 @@ fn requests(run: &Run, canvas: &mut Canvas<'_>, area: Rect, list: TableView) {
         };
         let duration = |latency: Option<i64>| latency.map(units::duration).unwrap_or_default();
         Some(vec![
-            Cell::new(row.number.0.to_string(), tone(Tone::Dim)),
-            Cell::new(row.label.clone(), tone(Tone::Strong)),
-            Cell::new(words, tone(own)),
-            Cell::new(duration(latency), tone(Tone::Plain)),
-            Cell::new(duration(row.recorded), tone(Tone::Dim)),
+            Cell::new(row.number.0.to_string(), Tone::Dim),
+            Cell::new(row.label.clone(), Tone::Strong),
+            Cell::new(words, own),
+            Cell::new(duration(latency), Tone::Plain),
+            Cell::new(duration(row.recorded), Tone::Dim),
         ])
     });
 }

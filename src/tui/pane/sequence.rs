@@ -8,10 +8,11 @@ use super::super::canvas::{Canvas, bar};
 use super::super::data::{MessageLine, NoteLine};
 use super::super::screen::Screen;
 use super::super::theme::UiElement;
-use super::messages::{arrow, method, outcome, relative, short_method};
+use super::messages::{method, outcome, relative, short_method};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::view::paint::Tone;
+use crate::view::transcript::arrow;
 use crate::view::{parties, safe, units};
 
 /// Limit of the calls side by side. Further ones are drawn over the last.
@@ -145,7 +146,7 @@ fn times(
 /// Draws the arrow between two lifelines, without text. Returns its tone. A JSON-RPC error colours
 /// the arrow; a tool error colours only the text on it.
 pub(super) fn shaft(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) -> Tone {
-    let (_, side) = arrow(message);
+    let (_, side) = arrow(message.row.direction, message.row.kind);
     let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
     let tone = match message.row.kind {
         _ if let Some(tone) = outcome(message).method => tone,

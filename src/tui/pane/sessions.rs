@@ -6,7 +6,6 @@ use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
 use super::super::layout;
-use super::super::theme::Palette;
 use super::{count_cell, summary, table, welcome};
 use crate::mcp::Session;
 use crate::view::paint::Tone;
@@ -45,8 +44,6 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     let largest = app.cache.sessions().and_then(|rows| rows.iter().map(|row| row.session.number.0).max());
     let digits = largest.and_then(u32::checked_ilog10).unwrap_or(0) as u16 + 1;
     let column = |column: &Column| if column.title() == "#" { column.widened_to(digits) } else { *column };
@@ -56,7 +53,7 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let rows = Rect { height: area.height - u16::from(!left_out.is_empty()), ..area };
     if !left_out.is_empty() {
         let words = format!("not listed: {left_out} (A lists all)");
-        canvas.put(area.x + 2, rows.bottom(), area.width.saturating_sub(3), &words, tone(Tone::Dim));
+        canvas.put(area.x + 2, rows.bottom(), area.width.saturating_sub(3), &words, canvas.tone(Tone::Dim));
     }
     let searched = app.cache.sessions_found(&app.sessions.filter);
     let empty = match (app.sessions.filter.is_empty(), searched) {
@@ -74,20 +71,20 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let (sign, look) = sign(session_list::state(row, app.now));
         let is_open = if row.live { Tone::Warning } else { Tone::Error };
         Some(vec![
-            Cell::new(sign, tone(look)),
-            Cell::new(session.number.0.to_string(), tone(Tone::Dim)),
-            Cell::new(session_list::name(row), tone(Tone::Strong)),
-            Cell::new(party(&session.client).unwrap_or_default(), tone(Tone::Plain)),
-            Cell::new(session.transport.name(), tone(Tone::Plain)),
-            Cell::new(session.protocol_version.clone().unwrap_or_default(), tone(Tone::Dim)),
-            count_cell(theme, session.outcomes.requests(), Tone::Plain),
-            count_cell(theme, session.outcomes.failed(), Tone::Error),
-            count_cell(theme, session.outcomes.unanswered, is_open),
-            findings(row.findings, theme),
-            Cell::new(percent(session), tone(seen_tone)),
-            Cell::new(latency(|both| both.0), tone(Tone::Plain)),
-            Cell::new(latency(|both| both.1), tone(Tone::Plain)),
-            Cell::new(clock(session.started).get(5..16).unwrap_or_default(), tone(Tone::Dim)),
+            Cell::new(sign, look),
+            Cell::new(session.number.0.to_string(), Tone::Dim),
+            Cell::new(session_list::name(row), Tone::Strong),
+            Cell::new(party(&session.client).unwrap_or_default(), Tone::Plain),
+            Cell::new(session.transport.name(), Tone::Plain),
+            Cell::new(session.protocol_version.clone().unwrap_or_default(), Tone::Dim),
+            count_cell(session.outcomes.requests(), Tone::Plain),
+            count_cell(session.outcomes.failed(), Tone::Error),
+            count_cell(session.outcomes.unanswered, is_open),
+            findings(row.findings),
+            Cell::new(percent(session), seen_tone),
+            Cell::new(latency(|both| both.0), Tone::Plain),
+            Cell::new(latency(|both| both.1), Tone::Plain),
+            Cell::new(clock(session.started).get(5..16).unwrap_or_default(), Tone::Dim),
         ])
     });
 }
@@ -103,13 +100,13 @@ fn sign(state: RecordingState) -> (&'static str, Tone) {
 }
 
 /// The number of findings of the highest severity that has some.
-fn findings(findings: [u64; 3], palette: Palette) -> Cell {
+fn findings(findings: [u64; 3]) -> Cell {
     match worst(&findings) {
         Some(severity) => {
             let words = units::count(findings[severity as usize], severity.name());
-            Cell::new(words, palette.tone(severity.into()))
+            Cell::new(words, severity.into())
         }
-        None => count_cell(palette, 0, Tone::Dim),
+        None => count_cell(0, Tone::Dim),
     }
 }
 

@@ -45,8 +45,6 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let used = 1 + layout::rate_lines(area);
     histogram(canvas, Rect { y: area.y + used, height: (calls.y - area.y).saturating_sub(used + 1), ..area }, figures);
     canvas.divide(area, calls.y - 1);
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     let time: i64 = figures.calls.iter().fold(0, |sum, call| sum.saturating_add(call.total));
     table(app, canvas, calls, COLUMNS, "no calls: the client sent no request yet", |row| {
         let call = figures.calls.get(row)?;
@@ -55,26 +53,25 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let [p50, p95, p99] = call.percentiles;
         let Medians { upload, network, server, stream } = call.parts;
         let part = |time: Option<i64>| time.map(units::duration).unwrap_or_default();
-        let count = |count, tone| count_cell(theme, count, tone);
         Some(vec![
-            Cell::new(call.name.clone(), tone(Tone::Strong)),
-            Cell::new(call.calls.to_string(), tone(Tone::Plain)),
-            count(call.errors, Tone::Error),
-            count(call.tool_errors, Tone::Error),
-            count(call.cancelled, Tone::Warning),
-            count(call.negatives, Tone::Warning),
-            count(call.calls.saturating_sub(call.settled), Tone::Warning),
-            Cell::new(shown(least), tone(Tone::Dim)),
-            Cell::new(shown(p50), tone(Tone::Plain)),
-            Cell::new(shown(p95), tone(Tone::Plain)),
-            Cell::new(shown(p99), tone(Tone::Plain)),
-            Cell::new(shown(most), tone(Tone::Dim)),
-            Cell::new(part(upload), tone(Tone::Dim)),
-            Cell::new(part(network), tone(Tone::Dim)),
-            Cell::new(part(server), tone(Tone::Dim)),
-            Cell::new(part(stream), tone(Tone::Dim)),
-            Cell::new(units::duration(call.total), tone(Tone::Dim)),
-            Cell::new(bar(call.total.max(0) as u64, time.max(0) as u64, 16), tone(Tone::Client)),
+            Cell::new(call.name.clone(), Tone::Strong),
+            Cell::new(call.calls.to_string(), Tone::Plain),
+            count_cell(call.errors, Tone::Error),
+            count_cell(call.tool_errors, Tone::Error),
+            count_cell(call.cancelled, Tone::Warning),
+            count_cell(call.negatives, Tone::Warning),
+            count_cell(call.calls.saturating_sub(call.settled), Tone::Warning),
+            Cell::new(shown(least), Tone::Dim),
+            Cell::new(shown(p50), Tone::Plain),
+            Cell::new(shown(p95), Tone::Plain),
+            Cell::new(shown(p99), Tone::Plain),
+            Cell::new(shown(most), Tone::Dim),
+            Cell::new(part(upload), Tone::Dim),
+            Cell::new(part(network), Tone::Dim),
+            Cell::new(part(server), Tone::Dim),
+            Cell::new(part(stream), Tone::Dim),
+            Cell::new(units::duration(call.total), Tone::Dim),
+            Cell::new(bar(call.total.max(0) as u64, time.max(0) as u64, 16), Tone::Client),
         ])
     });
 }

@@ -11,8 +11,6 @@ use crate::view::paint::Tone;
 const COLUMNS: &[Column] = &[Column::new("time", 11).right(), Column::new("stderr", 20).grows(1)];
 
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     let lines = app.session.and_then(|session| app.cache.stderr.of(&session));
     let pipe = app.session_row().is_some_and(|row| row.session.transport == Transport::Stdio);
     let empty = match pipe {
@@ -24,8 +22,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     table(app, canvas, area, COLUMNS, empty, |row| {
         let line = lines?.row(row)?;
         Some(vec![
-            Cell::new(super::messages::relative(app, line.time), tone(Tone::Dim)),
-            Cell::new(line.text.clone(), tone(Tone::Plain)),
+            Cell::new(super::messages::relative(app, line.time), Tone::Dim),
+            Cell::new(line.text.clone(), Tone::Plain),
         ])
     });
 }

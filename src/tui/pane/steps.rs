@@ -5,11 +5,12 @@ use ratatui::layout::Rect;
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::screen::Screen;
-use super::messages::direction;
 use super::{packets, table};
+use crate::decode::jsonrpc::Kind;
 use crate::view::paint::Tone;
 use crate::view::safe;
 use crate::view::steps::Step;
+use crate::view::transcript::arrow;
 
 /// From this width on both addresses and the roles of the messages have columns. Below it an arrow
 /// shows the direction.
@@ -44,8 +45,6 @@ fn columns(app: &App, area: Rect) -> Vec<Column> {
 
 /// Draws the table.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     let steps = app.session.and_then(|session| app.cache.steps.of(&session));
     let empty = "no steps yet: each handshake, exchange and message appears here";
     table(app, canvas, area, &columns(app, area), empty, |row| {
@@ -55,15 +54,15 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             "TLS" => (Tone::Warning, Tone::Plain),
             _ => (Tone::Dim, Tone::Dim),
         };
-        let number = Cell::new(step.number.to_string(), tone(Tone::Dim));
-        let layer = Cell::new(step.layer, tone(layer));
-        let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
+        let number = Cell::new(step.number.to_string(), Tone::Dim);
+        let layer = Cell::new(step.layer, layer);
+        let carriers = Cell::new(packets(&step.packets), Tone::Plain);
         if area.width < WIDE {
-            let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
+            let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), |way| arrow(way, Kind::Request));
             // The role has no column here, so the words of the messages come first.
             let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
             let words = words.collect::<Vec<_>>().join("  ");
-            let (arrow, words) = (Cell::new(arrow, tone(side)), Cell::new(words, tone(detail)));
+            let (arrow, words) = (Cell::new(arrow, side), Cell::new(words, detail));
             return Some(match area.width < NARROW {
                 true => vec![number, layer, arrow, words],
                 false => vec![number, layer, arrow, carriers, words],
@@ -73,11 +72,11 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         Some(vec![
             number,
             layer,
-            Cell::new(step.ends(), tone(Tone::Dim)),
-            Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), tone(Tone::Dim)),
+            Cell::new(step.ends(), Tone::Dim),
+            Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), Tone::Dim),
             carriers,
-            Cell::new(step.detail.clone(), tone(detail)),
-            Cell::new(role, tone(Tone::Client)),
+            Cell::new(step.detail.clone(), detail),
+            Cell::new(role, Tone::Client),
         ])
     });
 }

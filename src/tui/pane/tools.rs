@@ -14,8 +14,6 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     let rows =
         app.session.and_then(|session| app.cache.capabilities.of(session)).map(Vec::as_slice).unwrap_or_default();
     let empty = "no initialize message and no list of tools was captured: the capture began later, or the client asked for none";
@@ -23,9 +21,9 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let row = rows.get(row)?;
         let (name, value) = if row.depth == 0 { (Tone::Strong, Tone::Dim) } else { (Tone::Client, Tone::Plain) };
         Some(vec![
-            Cell::new(format!("{:1$}{2}", "", row.depth * 2, row.name), tone(name)),
-            Cell::new(row.value.clone(), tone(value)),
-            Cell::new(row.message.map(|message| message.0.to_string()).unwrap_or_default(), tone(Tone::Dim)),
+            Cell::new(format!("{:1$}{2}", "", row.depth * 2, row.name), name),
+            Cell::new(row.value.clone(), value),
+            Cell::new(row.message.map(|message| message.0.to_string()).unwrap_or_default(), Tone::Dim),
         ])
     });
 }

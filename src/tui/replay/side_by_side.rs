@@ -68,10 +68,16 @@ pub fn align(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Alig
         let (from, to) = (&old_lines[operation.old_range()], &new_lines[operation.new_range()]);
         let matching = match operation {
             DiffOp::Equal { .. } => RowMatch::Same,
-            _ if kinds_differ || from.iter().any(|line| is_changed_or_removed(&line.path, differences)) => {
+            _ if kinds_differ
+                || from
+                    .iter()
+                    .any(|line| is_changed(line, differences, |change| !matches!(change, Change::Added(_))))
+                || to
+                    .iter()
+                    .any(|line| is_changed(line, differences, |change| !matches!(change, Change::Removed(_)))) =>
+            {
                 RowMatch::Differs
             }
-            _ if to.iter().any(|line| is_changed_or_added(&line.path, differences)) => RowMatch::Differs,
             _ => RowMatch::Tolerated,
         };
         let text = |lines: &[AnswerLine], at: usize| lines.get(at).map(|line| line.text.clone());
@@ -84,20 +90,11 @@ pub fn align(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Alig
     rows
 }
 
-/// Whether a line of the recorded answer is inside a changed or removed value.
-fn is_changed_or_removed(path: &str, differences: &[Difference]) -> bool {
-    let affects_old = |difference: &&Difference| !matches!(difference.change, Change::Added(_));
-    differences.iter().filter(affects_old).any(|difference| is_inside(path, &difference.path))
-}
-
-/// Whether a line of the new answer is inside a changed or added value.
-fn is_changed_or_added(path: &str, differences: &[Difference]) -> bool {
-    let affects_new = |difference: &&Difference| !matches!(difference.change, Change::Removed(_));
-    differences.iter().filter(affects_new).any(|difference| is_inside(path, &difference.path))
-}
-
-fn is_inside(path: &str, place: &str) -> bool {
-    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// Whether a line of an answer is inside a value with a change that affects the answer.
+fn is_changed(line: &AnswerLine, differences: &[Difference], affects: fn(&Change) -> bool) -> bool {
+    let is_inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    let mut relevant = differences.iter().filter(|difference| affects(&difference.change));
+    relevant.any(|difference| line.path.strip_prefix(&*difference.path).is_some_and(is_inside))
 }
 
 fn lines_of(answer: &Answer) -> Vec<AnswerLine> {

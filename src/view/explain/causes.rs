@@ -130,34 +130,21 @@ fn refused(facts: &Facts) -> Option<Cause> {
         (None, "") => ".".to_owned(),
         (_, detail) => format!(": {detail}"),
     };
-    let (sentence, advice) = match (forgotten, http.status) {
+    let (did, advice) = match (forgotten, http.status) {
         (Some(_), _) => (
-            format!(
-                "The server no longer knows the session that it had assigned: it answered {subject} with {status}{detail}"
-            ),
+            "no longer knows the session that it had assigned: it answered",
             "The server restarted, or it ends idle sessions. A client must initialize again after this status.",
         ),
-        (None, 401) => (
-            format!("The server refused {subject} with {status}{detail}"),
-            "Give the client a valid token, or let it log in as WWW-Authenticate asks.",
-        ),
+        (None, 401) => ("refused", "Give the client a valid token, or let it log in as WWW-Authenticate asks."),
         (None, 403) => (
-            format!("The server refused {subject} with {status}{detail}"),
+            "refused",
             "The token is known but not sufficient, or the Origin or Host is not allowed. Ask for the scope it names.",
         ),
-        (None, 404) => (
-            format!("The server answered {subject} with {status}{detail}"),
-            "Check the path of the URL: the server has nothing there.",
-        ),
-        (None, 500..) => (
-            format!("The server failed: it answered {subject} with {status}{detail}"),
-            "Look into the server's log at this time.",
-        ),
-        _ => (
-            format!("The server refused {subject} with {status}{detail}"),
-            "The error names what the request lacks. \"mcptap check\" shows the rules that it breaks.",
-        ),
+        (None, 404) => ("answered", "Check the path of the URL: the server has nothing there."),
+        (None, 500..) => ("failed: it answered", "Look into the server's log at this time."),
+        _ => ("refused", "The error names what the request lacks. \"mcptap check\" shows the rules that it breaks."),
     };
+    let sentence = format!("The server {did} {subject} with {status}{detail}");
     let mut evidence: Vec<Evidence> =
         http.requests.first().and_then(|number| facts.named(*number)).map(of_message).into_iter().collect();
     evidence.push(of_http(*time, http));
