@@ -35,7 +35,7 @@ pub struct SavedRecording {
 }
 
 impl SavedRecording {
-    /// Begins a recording with the rights of a user. Returns also what saves it.
+    /// Begins a recording in a database, if there is one. Returns also what saves it.
     #[cfg(feature = "live")]
     pub fn begin(
         options: &RecordingOptions,
