@@ -34,7 +34,7 @@ fn case(rule: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severit
     let worst = of_rule.iter().map(|(severity, _)| *severity).max().unwrap_or(Severity::Info);
     let text: Vec<String> = of_rule.iter().take(SHOWN).map(|(severity, row)| line(*severity, row)).collect();
     let text = text.join("\n");
-    let layer = crate::findings::rule(rule).map_or("", |rule| rule.layer);
+    let layer = crate::findings::rule(rule).map_or("", |rule| rule.layer());
     let outcome = if fail_on.is_some_and(|bound| worst >= bound) {
         let message = of_rule.first().map(|(_, row)| row.title.clone()).unwrap_or_default();
         Outcome::Failed { kind: worst.name(), message, text }

@@ -165,7 +165,7 @@ fn describe(id: &str, row: &FindingRow) -> Value {
     if let Some(known) = known {
         rule["fullDescription"] = json!({ "text": known.why });
         rule["help"] = json!({ "text": format!("{} Specification: {}", known.remedy, known.spec) });
-        rule["properties"] = json!({ "tags": [known.layer] });
+        rule["properties"] = json!({ "tags": [known.layer()] });
     }
     rule
 }

@@ -11,7 +11,6 @@ pub(super) const RULES: &[&Rule] = &[&ADDED, &REMOVED, &DESCRIPTION, &LOOSENED, 
 static ADDED: Rule = Rule {
     id: "baseline-tool-added",
     severity: Severity::Warning,
-    layer: "baseline",
     title: "A tool that the accepted baseline does not contain",
     spec: "server/tools \"Security Considerations\"",
     why: "Models can use a tool that nobody has reviewed.",
@@ -23,7 +22,6 @@ static ADDED: Rule = Rule {
 static REMOVED: Rule = Rule {
     id: "baseline-tool-removed",
     severity: Severity::Warning,
-    layer: "baseline",
     title: "An accepted tool is missing",
     spec: "server/tools",
     why: "Prompts and programs that use the tool fail.",
@@ -35,7 +33,6 @@ static REMOVED: Rule = Rule {
 static DESCRIPTION: Rule = Rule {
     id: "baseline-description-changed",
     severity: Severity::Error,
-    layer: "baseline",
     title: "The description of an accepted tool changed",
     spec: "server/tools \"Security Considerations\"",
     why: "Descriptions are instructions to the model: a changed one can make it leak or delete data (a \"rug pull\").",
@@ -47,7 +44,6 @@ static DESCRIPTION: Rule = Rule {
 static LOOSENED: Rule = Rule {
     id: "baseline-schema-loosened",
     severity: Severity::Error,
-    layer: "baseline",
     title: "The inputSchema of an accepted tool allows more than before",
     spec: "server/tools \"Security Considerations\"",
     why: "The server now accepts arguments that it refused before: another path, another recipient, free text.",
@@ -59,7 +55,6 @@ static LOOSENED: Rule = Rule {
 static CHANGED: Rule = Rule {
     id: "baseline-tool-changed",
     severity: Severity::Warning,
-    layer: "baseline",
     title: "The definition of an accepted tool changed in another way",
     spec: "server/tools \"Tool\"",
     why: "Calls that were correct may fail, and hints about side effects may have changed.",

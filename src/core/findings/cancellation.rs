@@ -13,7 +13,6 @@ pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &GIVEN_UP, &ANSWERED, &TOO_SLOW, 
 static UNKNOWN: Rule = Rule {
     id: "cancel-unknown",
     severity: Severity::Warning,
-    layer: "cancellation",
     title: "A cancellation of a request that is not open",
     spec: "basic/utilities/cancellation \"Behavior Requirements\" 1: \"Cancellation notifications MUST only reference requests that: were previously issued in the same direction, are believed to still be in-progress\"",
     why: "Nothing is cancelled: the intended request continues.",
@@ -50,7 +49,6 @@ fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static GIVEN_UP: Rule = Rule {
     id: "request-given-up",
     severity: Severity::Warning,
-    layer: "cancellation",
     title: "The client waited for a response, and gave up",
     spec: "basic/lifecycle \"Timeouts\": \"When the request has not received a success or error response within the timeout period, the sender SHOULD issue a cancellation notification for that request and stop waiting\"",
     why: "The user sees a timeout. The server hangs, or needs longer than the client is willing to wait.",
@@ -94,7 +92,6 @@ fn given_up(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static TOO_SLOW: Rule = Rule {
     id: "response-after-timeout",
     severity: Severity::Warning,
-    layer: "cancellation",
     title: "The response came after the client had given up",
     spec: "basic/lifecycle \"Timeouts\"",
     why: "The server did the work, and the user saw a timeout all the same.",
@@ -117,7 +114,6 @@ fn too_slow(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static ANSWERED: Rule = Rule {
     id: "cancel-answered",
     severity: Severity::Info,
-    layer: "cancellation",
     title: "A cancelled request was answered",
     spec: "basic/utilities/cancellation \"Behavior Requirements\" 3: receivers SHOULD \"Not send a response for the cancelled request\"; 2026-07-28 basic/transports/stdio \"Cancellation\" (MUST NOT)",
     why: "The caller ignores the response, so the work was wasted. Shortly after the cancellation it is a race and nobody's fault.",
@@ -147,7 +143,6 @@ fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static NOT_REQUESTED: Rule = Rule {
     id: "cancel-without-notification",
     severity: Severity::Warning,
-    layer: "cancellation",
     title: "A request was answered as cancelled without a cancellation notification",
     spec: "basic/utilities/cancellation \"Cancellation Flow\": \"When a party wants to cancel an in-progress request, it sends a notifications/cancelled notification\"; -32800 is LSP's RequestCancelled",
     why: "A server that stops by itself should report what failed. A client that cancels without the notification leaves the server working.",
@@ -174,7 +169,6 @@ static BY_SERVER: Rule = Rule {
     id: "cancel-by-server",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: "cancellation",
     title: "The server cancelled something other than a subscription",
     spec: "2026-07-28 basic/patterns/cancellation: a server sends notifications/cancelled to end a subscriptions/listen request only",
     why: "Clients ignore it and continue to wait.",
@@ -201,7 +195,6 @@ static TASK: Rule = Rule {
     id: "cancel-task",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
-    layer: "cancellation",
     title: "A task was cancelled with notifications/cancelled",
     spec: "2025-11-25 basic/utilities/cancellation \"Behavior Requirements\" 3: \"For task-augmented requests, the tasks/cancel request MUST be used instead\"",
     why: "The request ended when the task was created. The notification ends nothing, and the task continues.",

@@ -6,7 +6,10 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE, &WRONG_SIDE];
+pub(super) const UNDECLARED: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION];
+pub(super) const OF_SAMPLING: &[&Rule] = &[&SAMPLING_TOOLS];
+pub(super) const OF_ELICITATION: &[&Rule] = &[&ELICITATION_MODE];
+pub(super) const WRONG: &[&Rule] = &[&WRONG_SIDE];
 
 /// Revisions with a SHOULD where later ones have a MUST (basic/lifecycle "Operation").
 const SHOULD: Revisions = Revisions::between(V2024_11_05, V2025_03_26);
@@ -14,7 +17,6 @@ const SHOULD: Revisions = Revisions::between(V2024_11_05, V2025_03_26);
 static SERVER: Rule = Rule {
     id: "capability-server-undeclared",
     severity: Severity::Error,
-    layer: "lifecycle",
     title: "The client used a capability that the server did not declare",
     spec: "2025-06-18 basic/lifecycle \"Operation\": \"Both parties MUST … Only use capabilities that were successfully negotiated\"; before: SHOULD",
     why: "The server answers -32601, or returns a result that means nothing.",
@@ -67,7 +69,6 @@ static CLIENT: Rule = Rule {
     id: "capability-client-undeclared",
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
-    layer: "lifecycle",
     title: "The server used a capability that the client did not declare",
     spec: "basic/lifecycle \"Operation\"; client/sampling, client/roots, client/elicitation \"Capabilities\"",
     why: "The client answers -32601 and the server's tool fails, or the user is never asked.",
@@ -98,7 +99,6 @@ fn client(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static NOTIFICATION: Rule = Rule {
     id: "capability-notification-undeclared",
     severity: Severity::Warning,
-    layer: "lifecycle",
     title: "A notification needs a capability that its sender did not declare",
     spec: "server/tools, server/prompts, server/resources, client/roots \"Capabilities\"; server/utilities/logging \"Capabilities\" (MUST)",
     why: "The receiver does not expect it and may ignore it. For example, it does not request a changed list again.",
@@ -125,7 +125,6 @@ static SAMPLING_TOOLS: Rule = Rule {
     id: "capability-sampling-tools",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
-    layer: "sampling",
     title: "A sampling request with tools to a client that did not declare sampling.tools",
     spec: "client/sampling \"Tools in Sampling\": \"Servers MUST NOT send tool-enabled sampling requests to Clients that have not declared support\"",
     why: "The client refuses the request, or samples without the tools.",
@@ -147,7 +146,6 @@ static ELICITATION_MODE: Rule = Rule {
     id: "capability-elicitation-mode",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
-    layer: "elicitation",
     title: "An elicitation in a mode that the client did not declare",
     spec: "client/elicitation \"Capabilities\": \"Servers MUST NOT send elicitation requests with modes that are not supported by the client\"",
     why: "The client cannot show it, so the user is never asked.",
@@ -169,7 +167,6 @@ static WRONG_SIDE: Rule = Rule {
     id: "capability-wrong-side",
     severity: Severity::Warning,
     revisions: Revisions::LEGACY,
-    layer: "lifecycle",
     title: "The client declared a capability that only servers have",
     spec: "basic/lifecycle \"Capability Negotiation\"; schema ClientCapabilities",
     why: "It has no meaning: servers ignore it, and the intended capability is not declared.",

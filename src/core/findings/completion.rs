@@ -12,7 +12,6 @@ const MOST: usize = 100;
 static TOO_MANY: Rule = Rule {
     id: "completion-too-many",
     severity: Severity::Error,
-    layer: "completion",
     title: "More than 100 values in a completion",
     spec: "server/utilities/completion \"Completion Results\": \"Maximum 100 items per response\"; schema CompleteResult: \"Must not exceed 100 items\"",
     why: "Clients that validate refuse the whole response.",

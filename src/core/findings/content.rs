@@ -8,7 +8,6 @@ pub(super) const RULES: &[&Rule] = &[&BINARY];
 static BINARY: Rule = Rule {
     id: "content-binary-invalid",
     severity: Severity::Error,
-    layer: "tools",
     title: "Binary content is not base64 or does not state its type",
     spec: "server/tools \"Image Content\", \"Audio Content\"; server/resources \"Binary Content\"; schema ImageContent, AudioContent, BlobResourceContents",
     why: "The client cannot decode it, or does not know its type. The model gets an error instead of the content.",

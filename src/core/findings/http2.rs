@@ -9,7 +9,6 @@ pub const RULES: &[&Rule] = &[&UNKNOWN_FIELDS, &STREAM_RESET, &GOING_AWAY, &WEBS
 pub static UNKNOWN_FIELDS: Rule = Rule {
     id: "http2-fields-unknown",
     severity: Severity::Warning,
-    layer: "http",
     title: "Header fields refer to earlier fields that the capture does not contain",
     spec: "RFC 7541 section 2.3",
     why: "HTTP/2 sends a header field once and later refers to it. Fields that were sent before the capture, or in a gap, are unknown.",
@@ -21,7 +20,6 @@ pub static UNKNOWN_FIELDS: Rule = Rule {
 pub static STREAM_RESET: Rule = Rule {
     id: "http2-stream-reset",
     severity: Severity::Warning,
-    layer: "http",
     title: "An HTTP/2 stream was reset with an error",
     spec: "RFC 9113 section 5.4.2",
     why: "The exchange was aborted, so its messages may be incomplete.",
@@ -33,7 +31,6 @@ pub static STREAM_RESET: Rule = Rule {
 pub static GOING_AWAY: Rule = Rule {
     id: "http2-connection-error",
     severity: Severity::Error,
-    layer: "http",
     title: "An HTTP/2 connection was closed with an error",
     spec: "RFC 9113 section 5.4.1",
     why: "All exchanges of the connection end with it.",
@@ -45,7 +42,6 @@ pub static GOING_AWAY: Rule = Rule {
 pub static WEBSOCKET_MALFORMED: Rule = Rule {
     id: "websocket-malformed",
     severity: Severity::Error,
-    layer: "http",
     title: "Bytes that should be a WebSocket frame are none",
     spec: "RFC 6455 section 5.2",
     why: "WebSocket frames have no marker by which the next one could be found. Messages are not shown until a frame follows that certainly carries one.",
@@ -57,7 +53,6 @@ pub static WEBSOCKET_MALFORMED: Rule = Rule {
 pub static QUIC: Rule = Rule {
     id: "quic-not-decoded",
     severity: Severity::Info,
-    layer: "http",
     title: "A client uses QUIC, which mcptap does not decode",
     spec: "RFC 9000, RFC 9114",
     why: "Messages that travel over HTTP/3 are not shown.",

@@ -41,14 +41,14 @@ mod tests {
         let rules: Vec<&Rule> = all().collect();
         let mut layers: Vec<&str> = Vec::new();
         for rule in &rules {
-            if !layers.contains(&rule.layer) {
-                layers.push(rule.layer);
+            if !layers.contains(&rule.layer()) {
+                layers.push(rule.layer());
             }
         }
         let _ = writeln!(text, "## The {} rules\n", rules.len());
         for layer in &layers {
             let _ = writeln!(text, "### {layer}\n\n| rule | severity | what |\n|---|---|---|");
-            for rule in rules.iter().filter(|rule| rule.layer == *layer) {
+            for rule in rules.iter().filter(|rule| rule.layer() == *layer) {
                 let title = rule.title.replace('|', "\\|");
                 let _ = writeln!(text, "| [`{0}`](#{0}) | {1} | {title} |", rule.id, rule.severity.name());
             }

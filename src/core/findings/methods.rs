@@ -11,7 +11,6 @@ pub(super) const RULES: &[&Rule] = &[&WRONG_DIRECTION, &NOT_IN_VERSION, &UNKNOWN
 static WRONG_DIRECTION: Rule = Rule {
     id: "method-wrong-direction",
     severity: Severity::Error,
-    layer: "schema",
     title: "A method was sent by the wrong side",
     spec: "schema: the unions ClientRequest, ServerRequest, ClientNotification, ServerNotification",
     why: "The receiver does not implement it and answers -32601.",
@@ -36,7 +35,6 @@ fn wrong_direction(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static NOT_IN_VERSION: Rule = Rule {
     id: "method-not-in-version",
     severity: Severity::Warning,
-    layer: "schema",
     title: "A method that another revision defines, but not the one in force",
     spec: "2025-06-18 basic/lifecycle \"Operation\": \"Respect the negotiated protocol version\"; schema",
     why: "The receiver does not implement it and answers -32601, or ignores the notification.",
@@ -79,7 +77,6 @@ fn not_negotiated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static UNKNOWN: Rule = Rule {
     id: "method-unknown",
     severity: Severity::Info,
-    layer: "schema",
     title: "A method that no revision defines",
     spec: "schema; JSON-RPC 2.0 section 5.1: -32601 \"The method does not exist\"",
     why: "Only a peer that was made for it understands it. Others answer a request with -32601 and ignore a notification.",

@@ -22,8 +22,6 @@ pub(super) const RULES: &[&Rule] = &[
     &ABANDONED,
 ];
 
-const LAYER: &str = "mrtr";
-
 fn asks_for_input(context: &MessageContext<'_, '_>) -> bool {
     context.has_result_type("input_required")
 }
@@ -32,7 +30,6 @@ static METHOD_UNSUPPORTED: Rule = Rule {
     id: "mrtr-method-unsupported",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A result asks for input, but its method does not support that",
     spec: "2026-07-28 basic/patterns/mrtr \"Supported Requests\": tools/call, prompts/get, resources/read",
     why: "The client does not expect it, and treats the result as an invalid list.",
@@ -53,7 +50,6 @@ static EMPTY: Rule = Rule {
     id: "mrtr-empty",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A result asks for input, but does not state which input or how to continue",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 6: inputRequests or requestState, or both",
     why: "The client can only repeat the same request forever.",
@@ -73,7 +69,6 @@ static CAPABILITY: Rule = Rule {
     id: "mrtr-capability-undeclared",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A result asks for an input that the client did not declare",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 7",
     why: "The client cannot provide it, so the call can never finish.",
@@ -112,7 +107,6 @@ static INPUT_REQUEST: Rule = Rule {
     id: "mrtr-input-request-invalid",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "An input request has a method that is not defined for it",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 2: elicitation/create, sampling/createMessage or roots/list",
     why: "The client cannot fulfil it.",
@@ -136,7 +130,6 @@ static SAME_ID: Rule = Rule {
     id: "mrtr-retry-same-id",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A retry has the JSON-RPC id of the request that it repeats",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 3",
     why: "The two responses cannot be distinguished.",
@@ -156,7 +149,6 @@ static STATE_NOT_ECHOED: Rule = Rule {
     id: "mrtr-state-not-echoed",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A retry omits or changes requestState, or sends one that no result contained",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 2",
     why: "The server stores nothing about the call: requestState is all that it has.",
@@ -189,7 +181,6 @@ static STATE_MISUSED: Rule = Rule {
     id: "mrtr-state-misused",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "requestState was sent with another request",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 4",
     why: "Consent to one call is used for another call.",
@@ -218,7 +209,6 @@ static RESPONSES_MISSING: Rule = Rule {
     id: "mrtr-responses-missing",
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A retry does not provide every requested input",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 1, \"Error Handling\"",
     why: "The server asks again, so the user is asked twice.",
@@ -243,7 +233,6 @@ static ABANDONED: Rule = Rule {
     id: "mrtr-abandoned",
     severity: Severity::Info,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A result asked for input, and the client did not continue",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 8 (legal)",
     why: "The call never finished: the user refused, or the client does not support such results.",

@@ -8,7 +8,6 @@ pub(super) const RULES: &[&Rule] = &[&CURSOR_UNKNOWN, &LOOP, &INVALID_CODE, &UNF
 static CURSOR_UNKNOWN: Rule = Rule {
     id: "pagination-cursor-unknown",
     severity: Severity::Error,
-    layer: "pagination",
     title: "A cursor that the server did not issue for this list",
     spec: "server/utilities/pagination \"Implementation Guidelines\" 3: \"Clients MUST treat cursors as opaque tokens: Don't make assumptions about cursor format; Don't attempt to parse or modify cursors; Don't persist cursors across sessions\"",
     why: "The server answers -32602, or returns an unexpected page.",
@@ -41,7 +40,6 @@ fn cursor_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static LOOP: Rule = Rule {
     id: "pagination-loop",
     severity: Severity::Warning,
-    layer: "pagination",
     title: "The next page was already read",
     spec: "server/utilities/pagination \"Implementation Guidelines\" 1: servers SHOULD \"Provide stable cursors\"",
     why: "A client that reads all pages never finishes.",
@@ -69,7 +67,6 @@ fn repeated_page(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static INVALID_CODE: Rule = Rule {
     id: "pagination-invalid-code",
     severity: Severity::Warning,
-    layer: "pagination",
     title: "An invalid cursor was not answered with -32602",
     spec: "server/utilities/pagination \"Error Handling\": \"Invalid cursors SHOULD result in an error with code -32602 (Invalid params)\"",
     why: "The client takes it for a failure of the server, and tries again instead of starting from the first page.",
@@ -94,7 +91,6 @@ fn invalid_code(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static UNFINISHED: Rule = Rule {
     id: "pagination-unfinished",
     severity: Severity::Info,
-    layer: "pagination",
     title: "The client stopped reading a list before its last page",
     spec: "server/utilities/pagination \"Implementation Guidelines\": a nextCursor means that more results exist; an empty string is a cursor, too",
     why: "The client does not know the later pages. It cannot call a tool that it has not listed.",

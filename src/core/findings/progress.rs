@@ -11,7 +11,6 @@ pub(super) const RULES: &[&Rule] = &[&TOKEN_UNKNOWN, &NOT_INCREASING, &AFTER_COM
 static TOKEN_UNKNOWN: Rule = Rule {
     id: "progress-token-unknown",
     severity: Severity::Error,
-    layer: "progress",
     title: "Progress with a token that no request provided",
     spec: "basic/utilities/progress \"Behavior Requirements\" 1: \"Progress notifications MUST only reference tokens that were provided in an active request\"",
     why: "The receiver cannot tell which request makes progress, and drops the notification.",
@@ -47,7 +46,6 @@ fn token_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static NOT_INCREASING: Rule = Rule {
     id: "progress-not-increasing",
     severity: Severity::Error,
-    layer: "progress",
     title: "Progress that does not increase",
     spec: "basic/utilities/progress \"Progress Flow\": \"The progress value MUST increase with each notification, even if the total is unknown\"",
     why: "Progress bars jump back or stop. Clients that renew a timeout with each step cannot distinguish progress from repetition.",
@@ -78,7 +76,6 @@ fn not_increasing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static AFTER_COMPLETION: Rule = Rule {
     id: "progress-after-completion",
     severity: Severity::Error,
-    layer: "progress",
     title: "Progress for a request that was already answered",
     spec: "basic/utilities/progress \"Implementation Notes\": \"Progress notifications MUST stop after completion\"",
     why: "The token may be reused: the receiver drops the notification, or assigns it to another request.",
@@ -110,7 +107,6 @@ fn after_completion(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static TOKEN_DUPLICATE: Rule = Rule {
     id: "progress-token-duplicate",
     severity: Severity::Error,
-    layer: "progress",
     title: "Two open requests of one side have the same progress token, or a token is neither string nor integer",
     spec: "basic/utilities/progress \"Progress Flow\": \"Progress tokens MUST be a string or integer value … and MUST be unique across all active requests\"",
     why: "Nobody can tell which request makes progress.",
@@ -144,7 +140,6 @@ fn token_duplicate(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static OVER_TOTAL: Rule = Rule {
     id: "progress-over-total",
     severity: Severity::Info,
-    layer: "progress",
     title: "Progress exceeds its total, or too many notifications are sent",
     spec: "basic/utilities/progress \"Progress Flow\": total is the \"Total number of items to process (or total progress required), if known\"; \"Implementation Notes\": \"Both parties SHOULD implement rate limiting to prevent flooding\"",
     why: "A bar shows more than 100 %. Nobody reads a hundred notifications in a second, and each costs work on both sides.",

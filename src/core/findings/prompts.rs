@@ -9,7 +9,6 @@ pub(super) const RULES: &[&Rule] = &[&ARGUMENTS];
 static ARGUMENTS: Rule = Rule {
     id: "prompts-arguments",
     severity: Severity::Warning,
-    layer: "prompts",
     title: "A prompt was requested that is not listed, or without a required argument",
     spec: "server/prompts \"Error Handling\": invalid prompt name and missing required arguments are -32602 (SHOULD)",
     why: "The request fails, or the text of the prompt has a gap.",

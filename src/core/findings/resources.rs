@@ -11,7 +11,6 @@ pub(super) const RULES: &[&Rule] = &[&NOT_FOUND_CODE, &EMPTY_CONTENTS, &UPDATED_
 static NOT_FOUND_CODE: Rule = Rule {
     id: "resources-not-found-code",
     severity: Severity::Warning,
-    layer: "resources",
     title: "A missing resource was reported with the wrong error code",
     spec: "server/resources \"Error Handling\": -32002 (SHOULD) up to 2025-11-25, -32602 (MUST) from 2026-07-28 on",
     why: "The client cannot distinguish a wrong URI from a failure of the server.",
@@ -43,7 +42,6 @@ static EMPTY_CONTENTS: Rule = Rule {
     id: "resources-empty-contents",
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
-    layer: "resources",
     title: "The contents of a resource are an empty list",
     spec: "2026-07-28 server/resources \"Error Handling\"",
     why: "Nobody can distinguish an empty resource from one that does not exist.",
@@ -64,7 +62,6 @@ static UPDATED_UNSUBSCRIBED: Rule = Rule {
     id: "resources-updated-unsubscribed",
     severity: Severity::Warning,
     revisions: Revisions::LEGACY,
-    layer: "resources",
     title: "An update of a resource that the client did not subscribe to",
     spec: "server/resources \"Subscriptions\"; schema ResourceUpdatedNotification",
     why: "The client has no use for it. The server probably sends to every client what one of them requested.",
@@ -89,7 +86,6 @@ fn updated_unsubscribed(context: &MessageContext<'_, '_>, report: &mut Report<'_
 static URI_INVALID: Rule = Rule {
     id: "resources-uri-invalid",
     severity: Severity::Error,
-    layer: "resources",
     title: "A URI or URI template with invalid syntax",
     spec: "server/resources \"Data Types\"; schema: \"format\": \"uri\" (RFC 3986), \"uri-template\" (RFC 6570)",
     why: "Clients that parse URIs refuse the whole list, or resolve the text against another base.",

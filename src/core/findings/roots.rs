@@ -12,7 +12,6 @@ const CHECKED: usize = 1_024;
 static URI_SCHEME: Rule = Rule {
     id: "roots-uri-scheme",
     severity: Severity::Error,
-    layer: "roots",
     title: "A root whose URI is not a file:// URI",
     spec: "client/roots \"Root\": \"uri: Unique identifier for the root. This MUST be a file:// URI in the current specification\"",
     why: "Servers refuse the root or read it as another kind of path, so it limits nothing.",

@@ -45,8 +45,6 @@ pub struct Rule {
     /// The revisions that contain the rule. It applies if every revision that may be in force is
     /// one of them.
     pub revisions: Revisions,
-    /// The topic, as a heading of the manual.
-    pub layer: &'static str,
     /// The violation, in one line without a full stop.
     pub title: &'static str,
     /// The source: page and section of the specification, or section of another standard.
@@ -68,7 +66,6 @@ impl Rule {
         id: "",
         severity: Severity::Info,
         revisions: Revisions::ALL,
-        layer: "",
         title: "",
         spec: "",
         why: "",
@@ -76,6 +73,11 @@ impl Rule {
         remedy: "",
         checks: &[],
     };
+
+    /// The topic, as a heading of the manual.
+    pub fn layer(&self) -> &'static str {
+        super::FAMILIES.iter().find(|(_, rules)| rules.contains(&self)).map_or("", |(layer, _)| layer)
+    }
 }
 
 impl PartialEq for Rule {

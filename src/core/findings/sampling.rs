@@ -18,7 +18,6 @@ static TOOL_RESULTS: Rule = Rule {
     id: "sampling-tool-results",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
-    layer: "sampling",
     title: "Tool uses and tool results in a sampling request do not match",
     spec: "client/sampling \"Message Content Constraints\": \"Tool Result Messages\", \"Tool Use and Result Balance\"",
     why: "Model providers refuse such conversations with an error.",

@@ -15,7 +15,6 @@ pub(super) const RULES: &[&Rule] = &[&REQUEST, &NOTIFICATION, &RESULT, &NONSTAND
 static REQUEST: Rule = Rule {
     id: "schema-request-invalid",
     severity: Severity::Error,
-    layer: "schema",
     title: "A request does not match its definition in the revision",
     spec: "schema: the definition of the method",
     why: "The receiver answers -32602, or misreads a missing or mistyped parameter.",
@@ -28,7 +27,6 @@ static REQUEST: Rule = Rule {
 static NOTIFICATION: Rule = Rule {
     id: "schema-notification-invalid",
     severity: Severity::Error,
-    layer: "schema",
     title: "A notification does not match its definition in the revision",
     spec: "schema: the definition of the method",
     why: "The receiver ignores it silently, because notifications are never answered.",
@@ -41,7 +39,6 @@ static NOTIFICATION: Rule = Rule {
 static RESULT: Rule = Rule {
     id: "schema-result-invalid",
     severity: Severity::Error,
-    layer: "schema",
     title: "A result does not match its definition in the revision",
     spec: "schema: the result type of the method",
     why: "Clients validate results: the call fails although the server did its work.",
@@ -58,7 +55,6 @@ fn differs(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static NONSTANDARD: Rule = Rule {
     id: "params-nonstandard",
     severity: Severity::Info,
-    layer: "schema",
     title: "The params have a member that the method's definition does not name",
     spec: "schema: the params of the method; basic/index \"_meta\": the place for additions of clients and servers",
     why: "This is allowed, but nobody reads the member. A later revision may give it a meaning.",
@@ -91,7 +87,6 @@ static META_KEY: Rule = Rule {
     id: "meta-key-invalid",
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
-    layer: "schema",
     title: "A key of _meta does not follow the grammar for keys",
     spec: "basic/index \"_meta\": an optional prefix of dot-separated labels and a slash, and a name",
     why: "Receivers that check keys refuse the message or drop the key.",
@@ -134,7 +129,6 @@ static META_RESERVED: Rule = Rule {
     id: "meta-key-reserved",
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
-    layer: "schema",
     title: "A key of _meta has a prefix that is reserved for MCP, and MCP defines no such key",
     spec: "basic/index \"_meta\": \"Any prefix beginning with zero or more valid labels, followed by modelcontextprotocol or mcp … is reserved\"",
     why: "A later revision may define it with another meaning.",

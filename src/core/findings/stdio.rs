@@ -15,7 +15,6 @@ pub(super) const RULES: &[&Rule] = &[&STDOUT, &STDIN];
 static STDOUT: Rule = Rule {
     id: "stdio-stdout-not-mcp",
     severity: Severity::Error,
-    layer: "stdio",
     title: "A line on the server's stdout is not a valid MCP message",
     spec: "basic/transports \"stdio\": \"The server MUST NOT write anything to its stdout that is not a valid MCP message\"",
     why: "Clients log a parse error for each such line, and some end the session.",
@@ -27,7 +26,6 @@ static STDOUT: Rule = Rule {
 static STDIN: Rule = Rule {
     id: "stdio-stdin-not-mcp",
     severity: Severity::Error,
-    layer: "stdio",
     title: "A line on the server's stdin is not a valid MCP message",
     spec: "basic/transports \"stdio\": \"The client MUST NOT write anything to the server's stdin that is not a valid MCP message\"",
     why: "The server cannot answer it, and may exit.",

@@ -12,7 +12,6 @@ use crate::mcp::revision::Revisions;
 
 pub(super) const RULES: &[&Rule] = &[&ACK_FIRST, &ID, &TYPE_UNREQUESTED, &REQUEST_SCOPED, &CLOSED_ABRUPTLY];
 
-const LAYER: &str = "subscriptions";
 const LISTEN: Method = Method::SubscriptionsListen;
 
 /// The notifications of a subscription.
@@ -39,7 +38,6 @@ static ACK_FIRST: Rule = Rule {
     id: "subscription-ack-first",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "The first message of a subscription is not its acknowledgement",
     spec: "2026-07-28 basic/patterns/subscriptions \"Acknowledgment\"",
     why: "The client does not know which notifications will follow, and may drop the earlier ones.",
@@ -71,7 +69,6 @@ static ID: Rule = Rule {
     id: "subscription-id",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A notification does not name its subscription, or names one that does not exist",
     spec: "2026-07-28 basic/index \"_meta\"; basic/patterns/subscriptions \"Receiving Notifications\"",
     why: "The client cannot tell which subscription it belongs to, and drops it.",
@@ -114,7 +111,6 @@ static TYPE_UNREQUESTED: Rule = Rule {
     id: "subscription-type-unrequested",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "The server sent a notification that the subscription did not request",
     spec: "2026-07-28 basic/patterns/subscriptions \"Opening a Stream\"",
     why: "The client did not request it, and may not be allowed to see it.",
@@ -153,7 +149,6 @@ static REQUEST_SCOPED: Rule = Rule {
     id: "subscription-request-scoped",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "Progress or a log message was sent on a subscription",
     spec: "2026-07-28 server/utilities/logging; basic/transports/streamable-http \"Receiving Messages\"",
     why: "It belongs to a request. The part of the client that waits for that request does not see it.",
@@ -172,7 +167,6 @@ static CLOSED_ABRUPTLY: Rule = Rule {
     id: "subscription-closed-abruptly",
     severity: Severity::Info,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "The server ended a subscription without a result",
     spec: "2026-07-28 basic/patterns/subscriptions \"Graceful Closure\" (SHOULD)",
     why: "The client cannot distinguish this from a broken connection, and subscribes again.",

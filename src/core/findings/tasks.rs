@@ -16,8 +16,6 @@ use crate::mcp::revision::Revisions;
 
 pub(super) const RULES: &[&Rule] = &[&AUGMENTATION, &CREATE_RESULT, &ID, &RELATED_META];
 
-const LAYER: &str = "tasks";
-
 /// The revision with tasks in its core.
 const CORE: Revisions = Revisions::only(V2025_11_25);
 
@@ -28,7 +26,6 @@ static AUGMENTATION: Rule = Rule {
     id: "task-augmentation",
     severity: Severity::Error,
     revisions: CORE,
-    layer: LAYER,
     title: "A request asks for a task that is not allowed, or does not ask for a required one",
     spec: "2025-11-25 basic/utilities/tasks \"Capability Negotiation\", \"Tool-Level Negotiation\"",
     why: "The receiver answers -32601, or responds at once while the sender waits for a task.",
@@ -73,7 +70,6 @@ static CREATE_RESULT: Rule = Rule {
     id: "task-create-result",
     severity: Severity::Error,
     revisions: BOTH,
-    layer: LAYER,
     title: "A task was not created correctly, or for a client that does not support tasks",
     spec: "2025-11-25 basic/utilities/tasks \"Creating Tasks\", \"Task Status Lifecycle\"; extension io.modelcontextprotocol/tasks (SEP-2663)",
     why: "The client looks for a task that does not exist, or cannot read it.",
@@ -127,7 +123,6 @@ static ID: Rule = Rule {
     id: "task-id",
     severity: Severity::Error,
     revisions: BOTH,
-    layer: LAYER,
     title: "A taskId is not a string, is used twice, or was never issued",
     spec: "2025-11-25 basic/utilities/tasks \"Task IDs\", \"Protocol Errors\": -32602 for an invalid or nonexistent taskId; ext-tasks",
     why: "Two tasks cannot be distinguished, or a task cannot be found.",
@@ -192,7 +187,6 @@ static RELATED_META: Rule = Rule {
     id: "task-related-meta",
     severity: Severity::Error,
     revisions: CORE,
-    layer: LAYER,
     title: "The result of a task does not name its task",
     spec: "2025-11-25 basic/utilities/tasks \"Associating Task-Related Messages\": _meta io.modelcontextprotocol/related-task",
     why: "Nothing else in the result identifies the task.",

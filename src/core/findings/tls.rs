@@ -9,7 +9,6 @@ pub const RULES: &[&Rule] =
 pub static NO_SECRETS: Rule = Rule {
     id: "tls-no-secrets",
     severity: Severity::Info,
-    layer: "tls",
     title: "TLS connections are encrypted, and their secrets are not available",
     spec: "RFC 8446 section 7.1",
     why: "mcptap shows handshakes, server names, sizes and times, but not the content.",
@@ -21,7 +20,6 @@ pub static NO_SECRETS: Rule = Rule {
 pub static LATE: Rule = Rule {
     id: "tls-handshake-not-captured",
     severity: Severity::Info,
-    layer: "tls",
     title: "TLS connections began before the capture",
     spec: "RFC 8446 section 4.1.2",
     why: "The ClientHello identifies the secrets of a connection in a key log. Without it, mcptap tries secrets within bounds: a record of TLS 1.3 proves which ones fit. TLS 1.2 also needs the ServerHello. Keys that were updated before the capture began are not found.",
@@ -33,7 +31,6 @@ pub static LATE: Rule = Rule {
 pub static NOT_OPENED: Rule = Rule {
     id: "tls-secrets-do-not-fit",
     severity: Severity::Warning,
-    layer: "tls",
     title: "TLS records cannot be decrypted with the secrets that the key log has for their session",
     spec: "RFC 8446 section 5.2",
     why: "The content of these records is not shown.",
@@ -45,7 +42,6 @@ pub static NOT_OPENED: Rule = Rule {
 pub static UNSUPPORTED: Rule = Rule {
     id: "tls-unsupported",
     severity: Severity::Warning,
-    layer: "tls",
     title: "TLS records use a protection that mcptap cannot decrypt",
     spec: "RFC 8446 section 9.1",
     why: "The content of these records is not shown, although their secrets are available.",
@@ -57,7 +53,6 @@ pub static UNSUPPORTED: Rule = Rule {
 pub static RECORDS_LOST: Rule = Rule {
     id: "tls-records-lost",
     severity: Severity::Warning,
-    layer: "tls",
     title: "TLS records are missing from the capture; decryption resumed after them",
     spec: "RFC 8446 section 5.3",
     why: "Messages in them are not shown, and messages around them may be incomplete.",
@@ -69,7 +64,6 @@ pub static RECORDS_LOST: Rule = Rule {
 pub static TLS_TO_CLEAR: Rule = Rule {
     id: "tls-to-http-port",
     severity: Severity::Error,
-    layer: "tls",
     title: "A client speaks https to a server that speaks http",
     spec: "RFC 9110 section 4.2.2",
     why: "The server takes the ClientHello for a malformed request and refuses it. No message is exchanged.",
@@ -81,7 +75,6 @@ pub static TLS_TO_CLEAR: Rule = Rule {
 pub static CLEAR_TO_TLS: Rule = Rule {
     id: "http-to-tls-port",
     severity: Severity::Error,
-    layer: "tls",
     title: "A client speaks http to a server that speaks https",
     spec: "RFC 9110 section 4.2.1",
     why: "The server expects a ClientHello and refuses the request. Whatever the request contained was sent without encryption.",

@@ -30,7 +30,6 @@ pub(super) const RULES: &[&Rule] = &[
 static CALL_UNKNOWN: Rule = Rule {
     id: "tools-call-unknown",
     severity: Severity::Warning,
-    layer: "tools",
     title: "A call to a tool that the server did not list",
     spec: "server/tools \"Error Handling\": unknown tools are protocol errors",
     why: "The model or the client invented the name, or uses an outdated list.",
@@ -57,7 +56,6 @@ fn call_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static ARGUMENTS: Rule = Rule {
     id: "tools-arguments-invalid",
     severity: Severity::Warning,
-    layer: "tools",
     title: "The arguments of a call do not match the tool's inputSchema",
     spec: "server/tools \"Tool\"",
     why: "The tool fails, or does something unintended.",
@@ -111,7 +109,6 @@ fn violation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static ARGUMENTS_ACCEPTED: Rule = Rule {
     id: "tools-arguments-invalid-accepted",
     severity: Severity::Info,
-    layer: "tools",
     title: "The server accepted a call whose arguments do not match the inputSchema",
     spec: "server/tools \"Security Considerations\": \"Servers MUST: Validate all tool inputs\"",
     why: "Input that the server's code does not expect reaches the tool.",
@@ -134,7 +131,6 @@ fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 pub(super) static SCHEMA: Rule = Rule {
     id: "tools-schema-invalid",
     severity: Severity::Error,
-    layer: "tools",
     title: "An inputSchema or outputSchema is not a JSON Schema of an object",
     spec: "server/tools \"Tool\"; 2025-11-25 basic/index \"JSON Schema Usage\"",
     why: "Clients and models refuse the tool, and often the whole list.",
@@ -170,7 +166,6 @@ static STRUCTURED_MISSING: Rule = Rule {
     id: "tools-structured-missing",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
-    layer: "tools",
     title: "A tool with an outputSchema returned no structuredContent",
     spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
     why: "Clients that rely on the schema treat the call as failed.",
@@ -201,7 +196,6 @@ static STRUCTURED_MISMATCH: Rule = Rule {
     id: "tools-structured-mismatch",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
-    layer: "tools",
     title: "structuredContent does not match the tool's outputSchema",
     spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
     why: "Clients that validate treat the call as failed. Others work with values that they do not expect.",
@@ -219,7 +213,6 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
     id: "tools-structured-no-text",
     severity: Severity::Info,
     revisions: Revisions::since(V2025_06_18),
-    layer: "tools",
     title: "structuredContent without the same content as text",
     spec: "server/tools \"Structured Content\": \"a tool that returns structured content SHOULD also return the serialized JSON in a TextContent block\"",
     why: "Clients that do not support structuredContent show nothing.",
@@ -245,7 +238,6 @@ fn structured_no_text(context: &MessageContext<'_, '_>, report: &mut Report<'_>)
 static ERROR_CHANNEL: Rule = Rule {
     id: "tools-error-channel",
     severity: Severity::Info,
-    layer: "tools",
     title: "A failure was reported in a way that the revision does not intend",
     spec: "server/tools \"Error Handling\"; 2025-11-25 changelog (SEP-1303)",
     why: "Protocol errors are for clients, and isError is for models. A model cannot correct a mistake that it does not see.",
@@ -278,7 +270,6 @@ fn invalid_as_error(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 pub(super) static NAME: Rule = Rule {
     id: "tools-name-invalid",
     severity: Severity::Warning,
-    layer: "tools",
     title: "A tool's name contains characters that are not allowed, or is used twice",
     spec: "2025-11-25 server/tools \"Tool Names\"; before: unique within a server",
     why: "Model providers refuse such names. If two tools have the same name, only one of them can be called.",

@@ -12,7 +12,6 @@ static MALFORMED: Rule = Rule {
     id: "trace-context-malformed",
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_11_25),
-    layer: "trace",
     title: "traceparent, tracestate or baggage in _meta is malformed",
     spec: "2026-07-28 basic/index \"OpenTelemetry trace context\"; W3C Trace Context sections 3.2 and 3.3; W3C Baggage section 3.2",
     why: "Receivers drop it and start their own trace. The call is missing in the caller's trace.",

@@ -6,13 +6,9 @@ use super::{Finding, Rule, Severity, http2, stdio, tls};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::{Anomaly, ConnectionId};
 
-pub const RULES: &[&Rule] = &[
-    &CAPTURE_DAMAGED,
-    &CAPTURE_DROPPED,
-    &SNAP_LENGTH,
-    &CLOCKS,
-    &TCP_LOST,
-    &TCP_OVERLAP,
+pub const CAPTURE: &[&Rule] = &[&CAPTURE_DAMAGED, &CAPTURE_DROPPED, &SNAP_LENGTH, &CLOCKS];
+pub const TCP: &[&Rule] = &[&TCP_LOST, &TCP_OVERLAP];
+pub const HTTP: &[&Rule] = &[
     &HTTP_BARE_LF,
     &HTTP_FOLDED,
     &HTTP_FRAMING,
@@ -21,15 +17,13 @@ pub const RULES: &[&Rule] = &[
     &HTTP_UNASKED,
     &HTTP_CODING,
     &HTTP_UNKNOWN_CODING,
-    &LIMIT,
-    &HEADER,
-    &FRAGMENTS,
 ];
+pub const DECODING: &[&Rule] = &[&LIMIT, &HEADER];
+pub const IP: &[&Rule] = &[&FRAGMENTS];
 
 static CAPTURE_DAMAGED: Rule = Rule {
     id: "capture-damaged",
     severity: Severity::Error,
-    layer: "capture",
     title: "The capture file is broken",
     spec: "pcap and pcapng file formats",
     why: "Packets after the damaged place may be missing or wrong.",
@@ -46,7 +40,6 @@ pub fn damaged(file: &str, offset: u64, reason: &str) -> Finding {
 static CAPTURE_DROPPED: Rule = Rule {
     id: "capture-dropped",
     severity: Severity::Warning,
-    layer: "capture",
     title: "Packets or decrypted bytes were dropped because they exceeded what mcptap holds",
     spec: "the capture itself",
     why: "Messages in them are missing, and messages around them may be incomplete.",
@@ -84,7 +77,6 @@ pub fn plaintext_not_kept(connection: ConnectionId, bytes: u64) -> Finding {
 pub static SNAP_LENGTH: Rule = Rule {
     id: "capture-snap-length",
     severity: Severity::Warning,
-    layer: "capture",
     title: "Packets were cut when they were captured",
     spec: "pcap file format, snapshot length",
     why: "The bytes that were cut off are lost, so their messages are incomplete.",
@@ -96,7 +88,6 @@ pub static SNAP_LENGTH: Rule = Rule {
 pub static CLOCKS: Rule = Rule {
     id: "capture-clocks-differ",
     severity: Severity::Warning,
-    layer: "capture",
     title: "The two directions of a connection were captured with different clocks",
     spec: "RFC 9293 section 3.4",
     why: "Acknowledgments precede the bytes that they acknowledge. So times from one direction to the other are wrong, and latencies are left out.",
@@ -108,7 +99,6 @@ pub static CLOCKS: Rule = Rule {
 pub static TCP_LOST: Rule = Rule {
     id: "tcp-bytes-lost",
     severity: Severity::Warning,
-    layer: "tcp",
     title: "Bytes of a connection are missing from the capture",
     spec: "RFC 9293 section 3.4",
     why: "Messages in the gap are not shown, and messages around it may be incomplete.",
@@ -120,7 +110,6 @@ pub static TCP_LOST: Rule = Rule {
 pub static TCP_OVERLAP: Rule = Rule {
     id: "tcp-overlap-conflict",
     severity: Severity::Warning,
-    layer: "tcp",
     title: "Bytes were sent again with different content",
     spec: "RFC 9293 section 3.10",
     why: "It is unknown which copy the receiver used. Either a TCP stack is broken, or somebody tries to hide data from an observer.",
@@ -132,7 +121,6 @@ pub static TCP_OVERLAP: Rule = Rule {
 pub static HTTP_BARE_LF: Rule = Rule {
     id: "http-bare-line-feed",
     severity: Severity::Info,
-    layer: "http",
     title: "A line of an HTTP head ends in LF alone",
     spec: "RFC 9112 section 2.2",
     why: "Strict parsers refuse it. Where a proxy and a server disagree about line ends, requests can be smuggled.",
@@ -144,7 +132,6 @@ pub static HTTP_BARE_LF: Rule = Rule {
 pub static HTTP_FOLDED: Rule = Rule {
     id: "http-folded-header",
     severity: Severity::Info,
-    layer: "http",
     title: "A header field is continued on the next line",
     spec: "RFC 9112 section 5.2",
     why: "Line folding is obsolete: servers refuse the field or read a different value.",
@@ -156,7 +143,6 @@ pub static HTTP_FOLDED: Rule = Rule {
 pub static HTTP_FRAMING: Rule = Rule {
     id: "http-ambiguous-framing",
     severity: Severity::Error,
-    layer: "http",
     title: "An HTTP head states the length of its body in conflicting or invalid ways",
     spec: "RFC 9112 section 6.3",
     why: "Where a proxy and a server disagree about the length, requests can be smuggled.",
@@ -168,7 +154,6 @@ pub static HTTP_FRAMING: Rule = Rule {
 pub static HTTP_MALFORMED: Rule = Rule {
     id: "http-malformed",
     severity: Severity::Error,
-    layer: "http",
     title: "Bytes that should be HTTP are not valid HTTP",
     spec: "RFC 9112 section 2.2",
     why: "Nothing after them can be read until the next message begins.",
@@ -180,7 +165,6 @@ pub static HTTP_MALFORMED: Rule = Rule {
 pub static BYTES_SKIPPED: Rule = Rule {
     id: "bytes-skipped",
     severity: Severity::Warning,
-    layer: "http",
     title: "Bytes were skipped until decoding could resume",
     spec: "RFC 9112 section 2.2",
     why: "The content of these bytes is not shown.",
@@ -192,7 +176,6 @@ pub static BYTES_SKIPPED: Rule = Rule {
 pub static HTTP_UNASKED: Rule = Rule {
     id: "http-response-without-request",
     severity: Severity::Warning,
-    layer: "http",
     title: "A response answers no request of the capture",
     spec: "RFC 9112 section 9.2",
     why: "It cannot be matched to a request, so it is shown alone.",
@@ -204,7 +187,6 @@ pub static HTTP_UNASKED: Rule = Rule {
 pub static HTTP_CODING: Rule = Rule {
     id: "http-content-coding",
     severity: Severity::Error,
-    layer: "http",
     title: "A body is not encoded as its Content-Encoding states",
     spec: "RFC 9110 section 8.4",
     why: "The receiver cannot read the body either.",
@@ -216,7 +198,6 @@ pub static HTTP_CODING: Rule = Rule {
 pub static HTTP_UNKNOWN_CODING: Rule = Rule {
     id: "http-content-coding-unknown",
     severity: Severity::Warning,
-    layer: "http",
     title: "A body uses a content coding that mcptap does not decode",
     spec: "RFC 9110 section 8.4",
     why: "Messages in the body are not shown.",
@@ -228,7 +209,6 @@ pub static HTTP_UNKNOWN_CODING: Rule = Rule {
 pub static LIMIT: Rule = Rule {
     id: "limit-reached",
     severity: Severity::Warning,
-    layer: "capture",
     title: "A limit on memory stopped decoding",
     spec: "docs/architecture.md, invariant 6",
     why: "Data beyond the limit is not shown.",
@@ -240,7 +220,6 @@ pub static LIMIT: Rule = Rule {
 pub static HEADER: Rule = Rule {
     id: "packet-header-invalid",
     severity: Severity::Warning,
-    layer: "capture",
     title: "Headers of packets contradict themselves",
     spec: "RFC 791, RFC 8200, RFC 9293",
     why: "These packets are not decoded. Messages in them are missing, and messages around them may be incomplete.",
@@ -252,7 +231,6 @@ pub static HEADER: Rule = Rule {
 pub static FRAGMENTS: Rule = Rule {
     id: "ip-fragments-conflict",
     severity: Severity::Warning,
-    layer: "ip",
     title: "IP fragments overlap with different content",
     spec: "RFC 5722, RFC 791 section 3.2",
     why: "It is unknown which copy the receiver used. Either an IP stack is broken, or somebody tries to hide data.",

@@ -314,7 +314,7 @@ fn messages_before_a_late_initialize_cause_no_finding() {
     let [list, begin, ping] = ["tools/list", "initialize", "ping"];
     assert_eq!(methods, [initialized, list, list, begin, begin, ping, ping, list, list]);
     assert!(told.iter().all(|message| message.session == told[0].session));
-    let accused = |steps: &[String]| findings(steps).into_iter().any(|found| found.rule.layer == "lifecycle");
+    let accused = |steps: &[String]| findings(steps).into_iter().any(|found| found.rule.layer() == "lifecycle");
     assert!(!accused(&steps), "{:#?}", findings(&steps));
     // The same in a session with an id.
     let named = |steps: &[String]| -> Vec<String> {

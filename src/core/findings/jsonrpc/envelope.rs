@@ -23,7 +23,6 @@ pub(in crate::findings) const RULES: &[&Rule] = &[
 pub(super) static INVALID_JSON: Rule = Rule {
     id: "jsonrpc-invalid-json",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "The text of a message is not valid JSON",
     spec: "JSON-RPC 2.0 section 5.1; basic/transports \"stdio\"",
     why: "The receiver cannot read it. Over HTTP it answers -32700; on a pipe most receivers drop the line or end the session.",
@@ -36,7 +35,6 @@ pub(super) static NOT_UTF8: Rule = Rule {
     id: "jsonrpc-not-utf8",
     severity: Severity::Error,
     revisions: Revisions::ALL,
-    layer: "jsonrpc",
     title: "The text of a message is not valid UTF-8",
     spec: "basic/transports (introduction): \"JSON-RPC messages MUST be UTF-8 encoded\"",
     why: "Receivers refuse it, or replace the invalid bytes silently, which changes names, paths and results.",
@@ -48,7 +46,6 @@ pub(super) static NOT_UTF8: Rule = Rule {
 pub(super) static NOT_A_MESSAGE: Rule = Rule {
     id: "jsonrpc-not-a-message",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "A JSON value is not a request, notification or response",
     spec: "JSON-RPC 2.0 sections 4 and 5; basic/index \"Messages\"",
     why: "It cannot be answered or matched to a request. Receivers log an error or drop the connection.",
@@ -60,7 +57,6 @@ pub(super) static NOT_A_MESSAGE: Rule = Rule {
 pub(super) static VERSION: Rule = Rule {
     id: "jsonrpc-version-field",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "\"jsonrpc\" is missing or is not exactly \"2.0\"",
     spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
     why: "Official SDKs validate this member and refuse the message. A peer that works with one client fails with another.",
@@ -72,7 +68,6 @@ pub(super) static VERSION: Rule = Rule {
 pub(super) static RESULT_AND_ERROR: Rule = Rule {
     id: "jsonrpc-result-and-error",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "A response has both \"result\" and \"error\"",
     spec: "JSON-RPC 2.0 section 5; basic/index \"Responses\"",
     why: "One client shows a success and another a failure, and both are right.",
@@ -84,7 +79,6 @@ pub(super) static RESULT_AND_ERROR: Rule = Rule {
 static METHOD_AND_RESULT: Rule = Rule {
     id: "jsonrpc-method-and-result",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "One object contains \"method\" together with \"result\" or \"error\"",
     spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
     why: "It is a request and a response at the same time. Receivers interpret it differently.",
@@ -104,7 +98,6 @@ fn method_and_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) 
 static RESULT_NOT_OBJECT: Rule = Rule {
     id: "jsonrpc-result-not-object",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "\"result\" is not an object",
     spec: "schema Result (type object)",
     why: "JSON-RPC allows any value, but MCP does not. Clients that validate results refuse null, arrays and scalars.",
@@ -123,7 +116,6 @@ fn result_not_object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) 
 static PARAMS_NOT_OBJECT: Rule = Rule {
     id: "jsonrpc-params-not-object",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "\"params\" is present and is not an object",
     spec: "basic/index \"Requests\" and \"Notifications\"; schema JSONRPCRequest",
     why: "JSON-RPC allows arrays, but MCP does not. The receiver answers -32602 or finds no parameters.",
@@ -142,7 +134,6 @@ fn params_not_object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) 
 static NOTIFICATION_WITH_ID: Rule = Rule {
     id: "jsonrpc-notification-with-id",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "A notification has an \"id\"",
     spec: "basic/index \"Notifications\": \"Notifications MUST NOT include an ID\"",
     why: "With an id it is a request. The receiver answers with an error because it does not know the method, or the sender waits forever.",
@@ -161,7 +152,6 @@ fn notification_with_id(context: &MessageContext<'_, '_>, report: &mut Report<'_
 static REQUEST_WITHOUT_ID: Rule = Rule {
     id: "jsonrpc-request-without-id",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "A request was sent without \"id\"",
     spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
     why: "Without an id it is a notification, and nobody will answer it.",
@@ -180,7 +170,6 @@ fn request_without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>)
 static RESERVED_PREFIX: Rule = Rule {
     id: "jsonrpc-method-reserved-prefix",
     severity: Severity::Warning,
-    layer: "jsonrpc",
     title: "The name of a method begins with \"rpc.\"",
     spec: "JSON-RPC 2.0 section 4: such names are \"reserved for rpc-internal methods and extensions\"",
     why: "Libraries may take it for one of their own methods.",
@@ -199,7 +188,6 @@ fn reserved_prefix(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 pub(super) static DUPLICATE_KEY: Rule = Rule {
     id: "jsonrpc-duplicate-key",
     severity: Severity::Warning,
-    layer: "jsonrpc",
     title: "An object has two members of the same name",
     spec: "RFC 8259 section 4: \"The names within an object SHOULD be unique\"",
     why: "Parsers disagree about which one counts. A gateway may check one value while the server uses the other.",

@@ -14,7 +14,6 @@ static SHAPE: Rule = Rule {
     id: "error-data-shape",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
-    layer: "errors",
     title: "An error that MCP defines lacks its required data",
     spec: "2025-11-25 client/elicitation \"URL Elicitation Required Error\"; 2026-07-28 basic/versioning \"Protocol Version Negotiation\", basic/index \"_meta\"; schema",
     why: "The client needs the data. Without it, it can neither ask the user, nor choose another revision, nor declare its capabilities.",

@@ -5,13 +5,12 @@ use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
-pub(in crate::findings) const RULES: &[&Rule] =
-    &[&OBJECT, &ID_NULL, &WITHOUT_ID, &RESERVED, &RETIRED, &MCP_RESERVED, &LEGACY_RANGE, &LSP];
+pub(in crate::findings) const RULES: &[&Rule] = &[&OBJECT, &ID_NULL, &WITHOUT_ID, &RESERVED];
+pub(in crate::findings) const CODES: &[&Rule] = &[&RETIRED, &MCP_RESERVED, &LEGACY_RANGE, &LSP];
 
 static OBJECT: Rule = Rule {
     id: "jsonrpc-error-object",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "\"error\" lacks an integer \"code\" or a string \"message\"",
     spec: "basic/index \"Error Responses\": \"MUST include an error field with a code and message\"",
     why: "Clients that validate refuse the message, and the user sees a parse error instead of the real problem.",
@@ -46,7 +45,6 @@ fn shortened(json: &str) -> &str {
 static ID_NULL: Rule = Rule {
     id: "jsonrpc-error-id-null",
     severity: Severity::Info,
-    layer: "jsonrpc",
     title: "An error response has \"id\": null",
     spec: "JSON-RPC 2.0 section 5; schema JSONRPCError, JSONRPCErrorResponse",
     why: "JSON-RPC uses null for a request whose id could not be read. The MCP schema does not allow null, and strict clients refuse it.",
@@ -65,7 +63,6 @@ fn id_null(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static WITHOUT_ID: Rule = Rule {
     id: "jsonrpc-error-without-id",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "An error response has no id although its request could be read",
     spec: "basic/index \"Error Responses\"",
     why: "The client cannot match it to the request, which waits until it times out.",
@@ -92,7 +89,6 @@ fn without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static RESERVED: Rule = Rule {
     id: "jsonrpc-error-code-reserved",
     severity: Severity::Warning,
-    layer: "jsonrpc",
     title: "An error code that JSON-RPC reserves but does not define",
     spec: "JSON-RPC 2.0 section 5.1: \"-32768 to -32000 are reserved for pre-defined errors\"",
     why: "A later version may give it another meaning.",
@@ -118,7 +114,6 @@ static RETIRED: Rule = Rule {
     id: "error-code-retired",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: "errors",
     title: "An error code of earlier revisions that must no longer be sent",
     spec: "2026-07-28 basic/index \"Error Codes\": \"MUST NOT emit these codes\"",
     why: "Clients of this revision do not know the code: a missing resource looks like a failure of the server.",
@@ -137,7 +132,6 @@ static MCP_RESERVED: Rule = Rule {
     id: "error-code-mcp-reserved",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: "errors",
     title: "An error code that MCP reserves but does not define",
     spec: "2026-07-28 basic/index \"Error Codes\": -32020 to -32099 are reserved for this specification",
     why: "A later revision may give it another meaning, and clients will act on that meaning.",
@@ -159,7 +153,6 @@ static LEGACY_RANGE: Rule = Rule {
     id: "error-code-legacy-range",
     severity: Severity::Info,
     revisions: Revisions::MODERN,
-    layer: "errors",
     title: "An error code between -32000 and -32019, which has no common meaning",
     spec: "2026-07-28 basic/index \"Error Codes\": \"new implementations SHOULD NOT use\" them",
     why: "Implementations used these codes for different purposes, so a client cannot act on them.",
@@ -178,7 +171,6 @@ fn legacy_range(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static LSP: Rule = Rule {
     id: "error-code-lsp",
     severity: Severity::Info,
-    layer: "errors",
     title: "An error code of the Language Server Protocol, which no revision of MCP defines",
     spec: "LSP 3.17 ErrorCodes; absent from all MCP schemas",
     why: "The code has no meaning in MCP. A cancelled request should not be answered at all.",

@@ -27,7 +27,6 @@ pub(in crate::findings) const RULES: &[&Rule] = &[
 pub(super) static NULL: Rule = Rule {
     id: "jsonrpc-id-null",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "The \"id\" of a request is null",
     spec: "basic/index \"Requests\": \"Unlike base JSON-RPC, the ID MUST NOT be null\"",
     why: "The response looks like one to a request that could not be read. The client waits forever.",
@@ -39,7 +38,6 @@ pub(super) static NULL: Rule = Rule {
 static TYPE: Rule = Rule {
     id: "jsonrpc-id-type",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "An \"id\" is neither a string nor an integer",
     spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
     why: "Typed SDKs refuse the message. Fractions may come back rounded and then match no request.",
@@ -63,7 +61,6 @@ fn id_type(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static UNSAFE_INTEGER: Rule = Rule {
     id: "jsonrpc-id-unsafe-integer",
     severity: Severity::Info,
-    layer: "jsonrpc",
     title: "An integer \"id\" is beyond 2^53 - 1",
     spec: "RFC 8259 section 6: integers in [-(2**53)+1, (2**53)-1] are interoperable",
     why: "Peers written in JavaScript round it silently, and their response matches no request.",
@@ -87,7 +84,6 @@ static REUSED: Rule = Rule {
     id: "jsonrpc-id-reused",
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
-    layer: "jsonrpc",
     title: "A request has an id that its sender already used in the session",
     spec: "basic/index \"Requests\": \"MUST NOT have been previously used by the requestor within the same session\"",
     why: "A late response to the first request can be mistaken for the response to the second.",
@@ -112,7 +108,6 @@ pub(super) static IN_FLIGHT: Rule = Rule {
     id: "jsonrpc-id-in-flight",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: "jsonrpc",
     title: "A request has the id of another request that is still unanswered",
     spec: "2026-07-28 basic/index \"Requests\"",
     why: "Two responses with the same id will arrive, and nobody can tell which request each one answers.",
@@ -124,7 +119,6 @@ pub(super) static IN_FLIGHT: Rule = Rule {
 pub(super) static UNKNOWN: Rule = Rule {
     id: "jsonrpc-response-unknown-id",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "A response matches no request of the other side",
     spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
     why: "The intended request waits forever, and the receiver logs or drops the response.",
@@ -154,7 +148,6 @@ fn result_without_request(context: &MessageContext<'_, '_>, report: &mut Report<
 pub(super) static TYPE_CHANGED: Rule = Rule {
     id: "jsonrpc-response-id-type",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "A response has the id of a request, but with another JSON type",
     spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
     why: "Typed clients do not match \"1\" to 1 and wait until they time out.",
@@ -172,7 +165,6 @@ pub(super) fn is_coerced(one: &str, other: &str) -> bool {
 pub(super) static DUPLICATE: Rule = Rule {
     id: "jsonrpc-response-duplicate",
     severity: Severity::Error,
-    layer: "jsonrpc",
     title: "A request was answered twice",
     spec: "JSON-RPC 2.0 section 5",
     why: "The second response is dropped. If ids are reused, it can be mistaken for the response to another request.",
@@ -184,7 +176,6 @@ pub(super) static DUPLICATE: Rule = Rule {
 pub(super) static AMBIGUOUS: Rule = Rule {
     id: "jsonrpc-response-ambiguous",
     severity: Severity::Warning,
-    layer: "jsonrpc",
     title: "A response matches several open requests with the same id",
     spec: "basic/index \"Requests\"",
     why: "Nobody can tell which request was answered. mcptap therefore pairs none of them.",
@@ -197,7 +188,6 @@ static NOTIFICATION_ANSWERED: Rule = Rule {
     id: "jsonrpc-notification-answered",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_03_26),
-    layer: "jsonrpc",
     title: "A notification was answered with a JSON-RPC response",
     spec: "basic/index \"Notifications\": \"The receiver MUST NOT send a response\"",
     why: "The client expects no response. It logs an error, or matches the response to a request with the same id.",
@@ -218,7 +208,6 @@ fn notification_answered(exchange: &Exchange, mcp: &McpExchange, _: &History, re
 pub static UNANSWERED: Rule = Rule {
     id: "jsonrpc-request-unanswered",
     severity: Severity::Warning,
-    layer: "jsonrpc",
     title: "A request was neither answered nor cancelled before its session ended",
     spec: "JSON-RPC 2.0 section 5; basic/transports \"Sending Messages\" 6",
     why: "The caller waited until it gave up, or it still waits.",

@@ -13,7 +13,6 @@ static NOT_HONOURED: Rule = Rule {
     id: "lifecycle-version-not-honoured",
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
-    layer: "lifecycle",
     title: "The server refused a version to which it agreed in another session",
     spec: "basic/lifecycle \"Version Negotiation\": \"If the server supports the requested protocol version, it MUST respond with the same version\"",
     why: "Features of one session are missing in the next, for no reason that the client could see.",

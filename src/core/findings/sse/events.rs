@@ -15,7 +15,6 @@ pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_JSONRPC, &EVENT_TYPE, &ID
 static NOT_JSONRPC: Rule = Rule {
     id: "sse-data-not-jsonrpc",
     severity: Severity::Error,
-    layer: "sse",
     title: "The data of a server-sent event is not a JSON-RPC message",
     spec: "basic/transports \"Sending Messages to the Server\" 6; 2024-11-05 basic/transports \"HTTP with SSE\"",
     why: "Clients fail to parse it. Some log an error, others end the stream.",
@@ -34,7 +33,6 @@ fn not_jsonrpc(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static EVENT_TYPE: Rule = Rule {
     id: "sse-event-type",
     severity: Severity::Warning,
-    layer: "sse",
     title: "A server-sent event has a type that MCP does not define",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": events endpoint and message; WHATWG HTML section 9.2.6",
     why: "Official clients accept events without a type and events of type message. They drop all others.",
@@ -64,7 +62,6 @@ static ID_IN_MODERN: Rule = Rule {
     id: "sse-id-in-modern",
     severity: Severity::Info,
     revisions: Revisions::MODERN,
-    layer: "sse",
     title: "Event ids or retry times, which this revision does not have",
     spec: "2026-07-28 changelog 9; basic/transports/streamable-http \"Receiving Messages\"",
     why: "Clients no longer resume streams, so the server stores events for nobody.",
@@ -89,7 +86,6 @@ static BUFFERING: Rule = Rule {
     id: "sse-buffering-header",
     severity: Severity::Info,
     revisions: Revisions::MODERN,
-    layer: "sse",
     title: "A stream of events without X-Accel-Buffering: no",
     spec: "2026-07-28 basic/transports/streamable-http \"Receiving Messages\": servers SHOULD send X-Accel-Buffering: no",
     why: "A reverse proxy may hold events back until the stream ends.",

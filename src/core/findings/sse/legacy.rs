@@ -15,7 +15,6 @@ pub(in crate::findings) const RULES: &[&Rule] = &[&ENDPOINT_FIRST, &POST_URI, &D
 static ENDPOINT_FIRST: Rule = Rule {
     id: "sse-legacy-endpoint-first",
     severity: Severity::Error,
-    layer: "sse",
     title: "The first event of an HTTP+SSE stream is not endpoint",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"When a client connects, the server MUST send an endpoint event\"; later: \"Backwards Compatibility\" (\"as the first event\")",
     why: "Clients of both transports distinguish them by the first event, and give up.",
@@ -35,7 +34,6 @@ fn endpoint_first(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, 
 static POST_URI: Rule = Rule {
     id: "sse-legacy-post-uri",
     severity: Severity::Error,
-    layer: "sse",
     title: "The endpoint that an HTTP+SSE stream announces has another origin, or messages are posted elsewhere",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"All subsequent client messages MUST be sent as HTTP POST requests to this endpoint\"; WHATWG Fetch section 3.2 \"origin\"",
     why: "Official clients refuse to post to another origin: an attacker who writes the stream could redirect requests and tokens. Messages that are posted elsewhere reach nobody.",
@@ -76,7 +74,6 @@ fn posted_elsewhere(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static DEPRECATED: Rule = Rule {
     id: "transport-deprecated",
     severity: Severity::Info,
-    layer: "sse",
     title: "The session uses HTTP+SSE, which Streamable HTTP replaced",
     spec: "2025-03-26 basic/transports \"Streamable HTTP\" (\"replaces the HTTP+SSE transport\"), \"Backwards Compatibility\"",
     why: "New clients do not support it, and its only stream cannot be resumed.",

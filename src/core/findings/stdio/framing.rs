@@ -17,7 +17,6 @@ const DEPTH: usize = 64;
 pub(in crate::findings) static EMBEDDED_NEWLINE: Rule = Rule {
     id: "stdio-embedded-newline",
     severity: Severity::Error,
-    layer: "stdio",
     title: "One message is spread over several lines",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines, and MUST NOT contain embedded newlines\"",
     why: "The receiver reads each line separately. No line is a message, so the intended message is lost.",
@@ -55,7 +54,6 @@ fn embedded_newline(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 static TWO_MESSAGES: Rule = Rule {
     id: "stdio-two-messages-one-line",
     severity: Severity::Error,
-    layer: "stdio",
     title: "One line contains several messages",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
     why: "The receiver parses the line as one text, which is not valid JSON. All messages on it are lost.",
@@ -86,7 +84,6 @@ fn two_messages(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 pub(in crate::findings) static FRAMING_NOISE: Rule = Rule {
     id: "stdio-framing-noise",
     severity: Severity::Info,
-    layer: "stdio",
     title: "CR LF, blank lines or a byte order mark between messages",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
     why: "The official SDKs ignore it. A stricter peer does not.",
@@ -99,7 +96,6 @@ pub(in crate::findings) static FRAMING_NOISE: Rule = Rule {
 pub(in crate::findings) static UNTERMINATED: Rule = Rule {
     id: "stdio-unterminated-line",
     severity: Severity::Warning,
-    layer: "stdio",
     title: "A pipe was closed in the middle of a line",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
     why: "The receiver waits for the end of the line. The last message is lost or incomplete.",
@@ -112,7 +108,6 @@ pub(in crate::findings) static UNTERMINATED: Rule = Rule {
 pub(in crate::findings) static BYTES_LOST: Rule = Rule {
     id: "stdio-bytes-lost",
     severity: Severity::Warning,
-    layer: "stdio",
     title: "Bytes of a pipe are missing from the recording",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
     why: "Messages in the gap are not shown, and messages around it may be incomplete.",
@@ -125,7 +120,6 @@ pub(in crate::findings) static BYTES_LOST: Rule = Rule {
 pub(in crate::findings) static JSON_ON_STDERR: Rule = Rule {
     id: "stdio-json-on-stderr",
     severity: Severity::Info,
-    layer: "stdio",
     title: "A JSON-RPC message on stderr",
     spec: "basic/transports \"stdio\": \"The server MAY write UTF-8 strings to its standard error (stderr) for logging purposes\"",
     why: "Nobody reads messages on stderr. It is a log of messages, or a response on the wrong pipe.",

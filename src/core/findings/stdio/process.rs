@@ -11,7 +11,6 @@ pub(in crate::findings) const RULES: &[&Rule] = &[&EXIT_WITH_PENDING, &SHUTDOWN_
 static EXIT_WITH_PENDING: Rule = Rule {
     id: "stdio-exit-with-pending",
     severity: Severity::Warning,
-    layer: "stdio",
     title: "The server's process ended while requests were unanswered",
     spec: "basic/lifecycle \"Shutdown\"; 2026-07-28 basic/transports/stdio \"Unexpected Termination\"",
     why: "These requests will never be answered. Usually the server crashed, and stderr shows the reason.",
@@ -65,7 +64,6 @@ fn words(exit: Exit) -> String {
 static SHUTDOWN_FORCED: Rule = Rule {
     id: "stdio-shutdown-forced",
     severity: Severity::Info,
-    layer: "stdio",
     title: "The server did not exit when its stdin was closed, and was ended by a signal",
     spec: "basic/lifecycle \"Shutdown\" stdio: the client closes stdin, waits, then sends SIGTERM, then SIGKILL; 2026-07-28 basic/transports/stdio: servers SHOULD exit promptly",
     why: "Hosts wait two seconds for each such server when they quit. A server that also ignores SIGTERM keeps running.",

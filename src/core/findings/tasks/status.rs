@@ -1,6 +1,6 @@
 //! Rules about the status of tasks, about polling, and about their end.
 
-use super::{BOTH, CORE, LAYER};
+use super::{BOTH, CORE};
 use crate::findings::history::{Status, Task, TaskState};
 use crate::findings::{Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
@@ -21,7 +21,6 @@ static TRANSITION: Rule = Rule {
     id: "task-transition",
     severity: Severity::Error,
     revisions: BOTH,
-    layer: LAYER,
     title: "The status of a finished task changed",
     spec: "2025-11-25 basic/utilities/tasks \"Task Status Lifecycle\": terminal states MUST NOT transition to any other status; ext-tasks",
     why: "Clients stop polling when a task is finished, and never see the later status.",
@@ -50,7 +49,6 @@ static POLL_INTERVAL: Rule = Rule {
     id: "task-poll-interval",
     severity: Severity::Warning,
     revisions: BOTH,
-    layer: LAYER,
     title: "A task was polled more often than its receiver asked for",
     spec: "2025-11-25 basic/utilities/tasks \"Getting Tasks\": pollInterval (SHOULD); ext-tasks pollIntervalMs",
     why: "It costs work on both sides and returns nothing new.",
@@ -76,7 +74,6 @@ static CANCEL_TERMINAL: Rule = Rule {
     id: "task-cancel-terminal",
     severity: Severity::Warning,
     revisions: CORE,
-    layer: LAYER,
     title: "The receiver accepted the cancellation of a finished task",
     spec: "2025-11-25 basic/utilities/tasks \"Task Cancellation\" 1: -32602",
     why: "The client believes that it stopped work that was already done.",
@@ -100,7 +97,6 @@ static FAILED_SEMANTICS: Rule = Rule {
     id: "task-failed-semantics",
     severity: Severity::Error,
     revisions: BOTH,
-    layer: LAYER,
     title: "The status of a finished task contradicts its content",
     spec: "2025-11-25 basic/utilities/tasks \"Task Execution Errors\" (SHOULD); extension io.modelcontextprotocol/tasks \"Task Status\"",
     why: "The client mistakes a failure for success, or cannot find the result.",
@@ -144,7 +140,6 @@ static INPUT_KEY: Rule = Rule {
     id: "task-input-key-reused",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: LAYER,
     title: "A task reuses the key of an earlier input request for another question",
     spec: "extension io.modelcontextprotocol/tasks (SEP-2663) \"Task Update Requests\": keys are unique over the life of a task",
     why: "The client has already answered that key, and does not ask the user again.",

@@ -12,13 +12,13 @@ use crate::mcp::contract::SCHEMA_BYTES;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-pub(in crate::findings) const RULES: &[&Rule] = &[&ANNOTATION, &PARAM];
+pub(in crate::findings) const ANNOTATIONS: &[&Rule] = &[&ANNOTATION];
+pub(in crate::findings) const HEADERS: &[&Rule] = &[&PARAM];
 
 pub(in crate::findings) static ANNOTATION: Rule = Rule {
     id: "tools-header-annotation",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: "tools",
     title: "An x-mcp-header annotation is invalid, or a tool with an invalid one was called over HTTP",
     spec: "2026-07-28 server/tools \"x-mcp-header\"",
     why: "Clients that use HTTP must leave the tool out, so their users never see it.",
@@ -113,7 +113,6 @@ static PARAM: Rule = Rule {
     id: "http-header-param",
     severity: Severity::Error,
     revisions: Revisions::MODERN,
-    layer: "http",
     title: "An Mcp-Param header is missing, contradicts its argument, or has no argument",
     spec: "2026-07-28 basic/transports/streamable-http \"Custom Headers from Tool Parameters\"",
     why: "Proxies route by the header, and the server acts on the argument. Servers must answer 400 with -32020 if they differ.",

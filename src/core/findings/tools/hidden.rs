@@ -12,7 +12,6 @@ const TOOLS: usize = 10_000;
 pub(in crate::findings) static HIDDEN: Rule = Rule {
     id: "tools-hidden-characters",
     severity: Severity::Warning,
-    layer: "tools",
     title: "The name, title or description of a tool contains hidden characters",
     spec: "server/tools \"Security Considerations\"; Unicode TR36 section 3.1, TR9 section 2.1 to 2.5",
     why: "A person who approves the tool does not see what the model reads. This is how instructions are hidden from people.",

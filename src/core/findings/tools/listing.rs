@@ -15,7 +15,6 @@ const NAMED: usize = 5;
 static CHANGED_SILENTLY: Rule = Rule {
     id: "tools-changed-silently",
     severity: Severity::Info,
-    layer: "tools",
     title: "The list of tools changed within a session without a notification",
     spec: "server/tools \"List Changed Notification\"",
     why: "Clients keep the old list. A description that changes after a person has read it is also how a tool is turned against them.",
@@ -65,7 +64,6 @@ static ORDER_UNSTABLE: Rule = Rule {
     id: "tools-order-unstable",
     severity: Severity::Info,
     revisions: Revisions::MODERN,
-    layer: "tools",
     title: "The same tools came in another order",
     spec: "2026-07-28 server/tools \"Capabilities\": the order SHOULD be deterministic",
     why: "The list is at the start of the model's prompt. Another order makes the prompt cache useless, which costs time and money.",

@@ -11,7 +11,6 @@ pub(in crate::findings) const RULES: &[&Rule] = &[&UNCHECKED];
 pub(in crate::findings) static UNCHECKED: Rule = Rule {
     id: "tools-schema-unchecked",
     severity: Severity::Info,
-    layer: "tools",
     title: "A value was not checked against the schema of its tool",
     spec: "server/tools \"Tool\"",
     why: "Other rules are silent about such a tool, although its arguments or results may be wrong. Clients may not check them either.",
