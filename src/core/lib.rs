@@ -90,6 +90,9 @@
 //! as [`Message`]: read them, but do not build them. The hidden module `internal` is for the
 //! `mcptap` program and may change in any release.
 
+#[macro_use]
+mod words;
+
 mod capture;
 mod decode;
 mod decoder;

@@ -23,7 +23,7 @@ pub use fuzz::fuzz_jsonrpc;
 
 /// The kind of a JSON-RPC message. It is decided leniently: a message without `jsonrpc` has a kind,
 /// and a finding reports the missing member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A message with a method and an id.
     Request,
@@ -34,6 +34,7 @@ pub enum Kind {
     /// A message with an error.
     Error,
     /// A message of none of these kinds.
+    #[default]
     Invalid,
 }
 

@@ -65,9 +65,10 @@ pub enum Ending {
 }
 
 /// The direction in which bytes of an MCP conversation flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the client (the MCP host) to the server.
+    #[default]
     ClientToServer,
     /// From the server to the client.
     ServerToClient,

@@ -71,8 +71,7 @@ use message_context::MessageContext;
 use rule::{ANSWERS, ASKS, ERRORS, INVALID, MESSAGES, NOTIFICATIONS, REQUESTS, RESULTS};
 use rule::{Check, Report};
 
-/// The rules, file by file, each list with its topic: a heading of the manual. The order is that of
-/// the manual.
+/// The rules, file by file, with their topics: the headings of the manual, in its order.
 const FAMILIES: &[(&str, &[&Rule])] = &[
     ("capture", transport::CAPTURE),
     ("tcp", transport::TCP),

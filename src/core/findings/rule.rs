@@ -11,25 +11,15 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 
-/// The severity of a rule or finding. `docs/findings.md` defines the three levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Information that is worth knowing. Nothing is wrong.
-    Info,
-    /// Legal or harmless, but probably unintended.
-    Warning,
-    /// Breaks a MUST of the specification, or loses data.
-    Error,
-}
-
-impl Severity {
-    /// All severities with their names in the JSON lines, in ascending order.
-    pub const NAMES: [(Severity, &'static str); 3] =
-        [(Severity::Info, "info"), (Severity::Warning, "warning"), (Severity::Error, "error")];
-
-    /// The name in the JSON lines.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].1
+words! {
+    /// The severity of a rule or finding. `docs/findings.md` defines the three levels.
+    pub enum Severity {
+        /// Information that is worth knowing. Nothing is wrong.
+        Info = "info",
+        /// Legal or harmless, but probably unintended.
+        Warning = "warning",
+        /// Breaks a MUST of the specification, or loses data.
+        Error = "error",
     }
 }
 

@@ -8,29 +8,18 @@ use super::message::Message;
 use crate::decode::json::{Object, array, is_json};
 use crate::decode::jsonrpc::Kind;
 
-/// The outcome of a request, read from its response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    /// A result without an error.
-    Ok,
-    /// A JSON-RPC error.
-    Error,
-    /// A result with `isError`: the tool failed.
-    ToolError,
-    /// A result of a tool that worked, whose data is negative: a member named in
-    /// `NEGATIVE_MEMBERS` is `false`.
-    Negative,
-}
-
-impl Status {
-    /// The word that filters and the store use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Status::Ok => "ok",
-            Status::Error => "error",
-            Status::ToolError => "tool-error",
-            Status::Negative => "negative",
-        }
+words! {
+    /// The outcome of a request, read from its response.
+    pub enum Status {
+        /// A result without an error.
+        Ok = "ok",
+        /// A JSON-RPC error.
+        Error = "error",
+        /// A result with `isError`: the tool failed.
+        ToolError = "tool-error",
+        /// A result of a tool that worked, whose data is negative: a member named in
+        /// `NEGATIVE_MEMBERS` is `false`.
+        Negative = "negative",
     }
 }
 

@@ -2,59 +2,40 @@
 
 use super::numbers::MessageNumber;
 
-/// Why a message belongs to the operation of an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
-    /// The message is the response to a request of the operation.
-    Answer,
-    /// Its `cursor` is the `nextCursor` of an earlier response (server/utilities/pagination).
-    Cursor,
-    /// Its `requestState` is the one that an earlier response asked to be sent back (2026-07-28
-    /// basic/patterns/mrtr).
-    RequestState,
-    /// The message repeats a request together with the input that the response required. There was
-    /// no `requestState`.
-    InputResponses,
-    /// Its `taskId`, or the `taskId` in its `_meta`, names the task that an
-    /// earlier response created.
-    Task,
-    /// Its `subscriptionId` or `uri` names the subscription of an earlier request.
-    Subscription,
-    /// The message repeats a call that failed, was cancelled or was never answered, with the same
-    /// arguments. Nothing proves it.
-    Retry,
-    /// The message repeats a request at the target of a redirect.
-    Redirect,
-    /// Its `progressToken` is the one of an earlier request (basic/utilities/progress).
-    Progress,
-    /// Its `requestId` is the id of an earlier request (basic/utilities/cancellation).
-    Cancel,
-    /// Its `elicitationId` names an elicitation by URL that an earlier message required (2025-11-25
-    /// client/elicitation).
-    Elicitation,
+words! {
+    /// Why a message belongs to the operation of an earlier one.
+    pub enum Why {
+        /// The message is the response to a request of the operation.
+        Answer = "answer",
+        /// Its `cursor` is the `nextCursor` of an earlier response (server/utilities/pagination).
+        Cursor = "cursor",
+        /// Its `requestState` is the one that an earlier response asked to be sent back (2026-07-28
+        /// basic/patterns/mrtr).
+        RequestState = "request-state",
+        /// The message repeats a request together with the input that the response required. There
+        /// was no `requestState`.
+        InputResponses = "input-responses",
+        /// Its `taskId`, or the `taskId` in its `_meta`, names the task that an
+        /// earlier response created.
+        Task = "task",
+        /// Its `subscriptionId` or `uri` names the subscription of an earlier request.
+        Subscription = "subscription",
+        /// The message repeats a call that failed, was cancelled or was never answered, with the
+        /// same arguments. Nothing proves it.
+        Retry = "retry",
+        /// The message repeats a request at the target of a redirect.
+        Redirect = "redirect",
+        /// Its `progressToken` is the one of an earlier request (basic/utilities/progress).
+        Progress = "progress",
+        /// Its `requestId` is the id of an earlier request (basic/utilities/cancellation).
+        Cancel = "cancel",
+        /// Its `elicitationId` names an elicitation by URL that an earlier message required
+        /// (2025-11-25 client/elicitation).
+        Elicitation = "elicitation",
+    }
 }
 
 impl Why {
-    /// Each reason with its word in the output of `--json`.
-    pub const NAMES: [(Why, &'static str); 11] = [
-        (Why::Answer, "answer"),
-        (Why::Cursor, "cursor"),
-        (Why::RequestState, "request-state"),
-        (Why::InputResponses, "input-responses"),
-        (Why::Task, "task"),
-        (Why::Subscription, "subscription"),
-        (Why::Retry, "retry"),
-        (Why::Redirect, "redirect"),
-        (Why::Progress, "progress"),
-        (Why::Cancel, "cancel"),
-        (Why::Elicitation, "elicitation"),
-    ];
-
-    /// The word in the output of `--json`.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(why, _)| *why == self).map_or("", |(_, name)| name)
-    }
-
     /// Whether no member of the messages proves the link.
     pub fn is_likely(self) -> bool {
         self == Why::Retry

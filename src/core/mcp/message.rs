@@ -12,39 +12,26 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
 
-/// The piece of the layer below that held the text of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Carrier {
-    /// The body of an HTTP request.
-    RequestBody,
-    /// The body of an HTTP response.
-    ResponseBody,
-    /// The data of a server-sent event.
-    SseEvent,
-    /// A line of a pipe.
-    Line,
-    /// A message of a WebSocket.
-    WebSocket,
-}
-
-impl Carrier {
-    /// Each carrier with its word in the output of `--json`.
-    pub const NAMES: [(Carrier, &'static str); 5] = [
-        (Carrier::RequestBody, "request-body"),
-        (Carrier::ResponseBody, "response-body"),
-        (Carrier::SseEvent, "sse-event"),
-        (Carrier::Line, "line"),
-        (Carrier::WebSocket, "websocket-message"),
-    ];
-
-    /// The word in the output of `--json`.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(carrier, _)| *carrier == self).map_or("", |(_, name)| name)
+words! {
+    /// The piece of the layer below that held the text of a message.
+    #[derive(Default)]
+    pub enum Carrier {
+        /// The body of an HTTP request.
+        RequestBody = "request-body",
+        /// The body of an HTTP response.
+        ResponseBody = "response-body",
+        /// The data of a server-sent event.
+        SseEvent = "sse-event",
+        /// A line of a pipe.
+        #[default]
+        Line = "line",
+        /// A message of a WebSocket.
+        WebSocket = "websocket-message",
     }
 }
 
 /// One JSON-RPC message: a text that was parsed, or a member of a batch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
     /// The session that it belongs to.
     pub session: SessionNumber,
@@ -119,29 +106,13 @@ impl Message {
             session: SessionNumber(1),
             number,
             time,
-            transport: Transport::Stdio,
             direction,
             kind: envelope.kind.unwrap_or(Kind::Invalid),
             id: envelope.id.clone().map(|id| raw[id].into()),
             method: envelope.method_name.clone(),
-            tool: None,
             raw: raw.to_owned().into(),
             envelope,
-            batch: None,
-            answers: None,
-            answered_by: None,
-            latency: None,
-            span: Span::default(),
-            packets: Vec::new(),
-            carrier: Carrier::Line,
-            exchange: None,
-            sse_id: None,
-            line: None,
-            redelivered: false,
-            copies: None,
-            operation: None,
-            link: None,
-            findings: Vec::new(),
+            ..Message::default()
         };
         message.tool = content::tool(&message);
         message

@@ -122,21 +122,12 @@ impl WaitEnd {
     }
 }
 
-/// How a connection failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// The peer answered the SYN with a reset: nobody listens there.
-    Refused,
-    /// A side reset the connection while an exchange was open on it.
-    Reset,
-}
-
-impl Failure {
-    /// The word in the output of `--json`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Failure::Refused => "refused",
-            Failure::Reset => "reset",
-        }
+words! {
+    /// How a connection failed.
+    pub enum Failure {
+        /// The peer answered the SYN with a reset: nobody listens there.
+        Refused = "refused",
+        /// A side reset the connection while an exchange was open on it.
+        Reset = "reset",
     }
 }

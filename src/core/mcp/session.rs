@@ -8,34 +8,21 @@ use crate::capture::Time;
 use crate::capture::pipe::Exit;
 use crate::decode::{ConnectionId, Endpoints};
 
-/// The transport of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
-    /// The pipes of a process.
-    Stdio,
-    /// HTTP+SSE (2024-11-05).
-    HttpSse,
-    /// Streamable HTTP (2025-03-26 and later).
-    StreamableHttp,
-    /// Plain JSON-RPC over POST.
-    Http,
-    /// Messages of a WebSocket. No revision defines it.
-    WebSocket,
-}
-
-impl Transport {
-    /// Each transport with its word in the output of `--json`.
-    pub const NAMES: [(Transport, &'static str); 5] = [
-        (Transport::Stdio, "stdio"),
-        (Transport::HttpSse, "http-sse"),
-        (Transport::StreamableHttp, "streamable-http"),
-        (Transport::Http, "http"),
-        (Transport::WebSocket, "websocket"),
-    ];
-
-    /// The word in the output of `--json`.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
+words! {
+    /// The transport of a session.
+    #[derive(Default)]
+    pub enum Transport {
+        /// The pipes of a process.
+        #[default]
+        Stdio = "stdio",
+        /// HTTP+SSE (2024-11-05).
+        HttpSse = "http-sse",
+        /// Streamable HTTP (2025-03-26 and later).
+        StreamableHttp = "streamable-http",
+        /// Plain JSON-RPC over POST.
+        Http = "http",
+        /// Messages of a WebSocket. No revision defines it.
+        WebSocket = "websocket",
     }
 }
 

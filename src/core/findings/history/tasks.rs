@@ -24,31 +24,18 @@ const TASKS: usize = 1_024;
 const INPUTS: usize = 16;
 const ID: usize = 256;
 
-/// The status of a task ("Task Status" of the specification).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of the wire")]
-pub enum Status {
-    Working,
-    InputRequired,
-    Completed,
-    Failed,
-    Cancelled,
+words! {
+    /// The status of a task ("Task Status" of the specification), with its value on the wire.
+    pub enum Status {
+        Working = "working",
+        InputRequired = "input_required",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
 }
 
 impl Status {
-    const NAMES: [(Status, &'static str); 5] = [
-        (Status::Working, "working"),
-        (Status::InputRequired, "input_required"),
-        (Status::Completed, "completed"),
-        (Status::Failed, "failed"),
-        (Status::Cancelled, "cancelled"),
-    ];
-
-    /// The value on the wire.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].1
-    }
-
     /// "Tasks with a completed, failed, or cancelled status are in a terminal state".
     pub fn is_terminal(self) -> bool {
         matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
@@ -123,7 +110,7 @@ impl<'a> TaskState<'a> {
 }
 
 /// The history of a task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Task {
     /// The request that created the task.
     pub request: Option<MessageNumber>,
@@ -193,16 +180,7 @@ impl Tasks {
             self.is_truncated = true;
         }
         let (number, time) = (facts.message.number, facts.message.time);
-        let task = self.tasks.entry(key).or_insert_with(|| Task {
-            request,
-            number,
-            status: None,
-            ended: None,
-            updated: None,
-            interval: None,
-            polled: None,
-            inputs: BTreeMap::new(),
-        });
+        let task = self.tasks.entry(key).or_insert_with(|| Task { request, ..Task::default() });
         task.number = number;
         task.status = stated.status.or(task.status);
         if stated.status.is_some_and(Status::is_terminal) {
