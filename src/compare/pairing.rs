@@ -44,7 +44,7 @@ struct AnswerDigest {
 }
 
 /// The requests of one recording, prepared for comparison.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ComparableRecording {
     hashes: RandomState,
     /// Requests that the server redirected. Their repeated copies are compared instead.
@@ -57,14 +57,7 @@ pub struct ComparableRecording {
 impl ComparableRecording {
     /// An empty recording. Two recordings that are compared must share `hashes`.
     pub fn new(hashes: &RandomState, redirected: HashSet<MessageNumber>) -> ComparableRecording {
-        let hashes = hashes.clone();
-        ComparableRecording {
-            hashes,
-            redirected,
-            labels: HashSet::new(),
-            requests: Vec::new(),
-            unasked: BTreeMap::new(),
-        }
+        ComparableRecording { hashes: hashes.clone(), redirected, ..ComparableRecording::default() }
     }
 
     /// Adds the next message of the recording.

@@ -111,7 +111,7 @@ const HELD: usize = 1_024;
 const LISTED: u64 = 100;
 
 /// Checks the traffic of all sessions. The findings are returned in the order of the traffic.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Checker {
     limits: Limits,
     /// Boxed: a growing hash table would otherwise move large values and reserve room for
@@ -135,17 +135,7 @@ pub struct Checker {
 impl Checker {
     /// A checker that has seen no traffic.
     pub fn new(limits: Limits) -> Checker {
-        Checker {
-            limits,
-            sessions: FxHashMap::default(),
-            elsewhere: BTreeMap::new(),
-            exchanges: FxHashMap::default(),
-            schemas: RefCell::default(),
-            lists: KnownLists::default(),
-            versions: RefCell::default(),
-            listening: FxHashMap::default(),
-            found: Vec::new(),
-        }
+        Checker { limits, ..Checker::default() }
     }
 
     /// Checks a message and adds the ids of broken rules to it.

@@ -73,7 +73,7 @@ pub struct BatchSoFar {
 }
 
 /// The state of a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct History {
     pub session: SessionNumber,
     /// The transport of the session.
@@ -138,39 +138,8 @@ pub struct History {
 
 impl History {
     pub(super) fn new(session: SessionNumber, transport: Transport, saw_beginning: bool, limits: &Limits) -> History {
-        History {
-            session,
-            transport,
-            saw_beginning,
-            has_gaps: false,
-            earlier_may_follow: false,
-            messages: [0; 2],
-            began_without_handshake: false,
-            handshake: Handshake::default(),
-            stateless: StatelessEra::default(),
-            discovered: None,
-            requests: OpenRequests::new(limits.unanswered),
-            answered_requests: AnsweredRequests::default(),
-            used_ids: UsedIds::default(),
-            used_tokens: UsedIds::default(),
-            cursors: Cursors::default(),
-            log_level: None,
-            tools: Tools::default(),
-            listings: Listings::default(),
-            prompts: Prompts::default(),
-            subscriptions: Subscriptions::default(),
-            elicitations: Elicitations::default(),
-            rounds: Rounds::default(),
-            tasks: Tasks::default(),
-            requested_tools: false,
-            called_unlisted: BTreeSet::new(),
-            batch: None,
-            event_streams: EventStreams::default(),
-            server_messages: ServerMessages::default(),
-            endpoint: Endpoint::default(),
-            process: Process::default(),
-            multiline: MultilineValues::default(),
-        }
+        let requests = OpenRequests::new(limits.unanswered);
+        History { session, transport, saw_beginning, requests, ..History::default() }
     }
 
     /// Whether the whole session so far was captured, from its beginning on. Then a message that is
@@ -214,7 +183,7 @@ impl History {
         match self.transport {
             _ if self.stateless.first_request.is_some() => era(Revisions::MODERN),
             Transport::HttpSse => era(Revisions::LEGACY),
-            _ => InForce::UNKNOWN,
+            _ => InForce::default(),
         }
     }
 
@@ -235,7 +204,7 @@ impl History {
 
     /// The revision in force for an exchange.
     pub(super) fn in_force_at(&self, mcp: &McpExchange) -> InForce {
-        mcp.in_force.or_else(|| self.of_exchange(Some(mcp))).unwrap_or(InForce::UNKNOWN)
+        mcp.in_force.or_else(|| self.of_exchange(Some(mcp))).unwrap_or_default()
     }
 
     /// Whether the client declared a capability: in this request (2026-07-28 on), or else in its

@@ -45,9 +45,11 @@ pub struct InForce {
     pub evidence: Evidence,
 }
 
-impl InForce {
+impl Default for InForce {
     /// Any revision may be in force.
-    pub const UNKNOWN: InForce = InForce { revisions: Revisions::ALL, evidence: Evidence::None };
+    fn default() -> InForce {
+        InForce { revisions: Revisions::ALL, evidence: Evidence::None }
+    }
 }
 
 /// A message with its lazily parsed parts.
@@ -67,8 +69,7 @@ pub struct MessageFacts<'a> {
 impl<'a> MessageFacts<'a> {
     pub(super) fn new(message: &'a Message) -> MessageFacts<'a> {
         let method = message.method.as_deref().map_or(Method::Other, Method::named);
-        let in_force = InForce::UNKNOWN;
-        let (body, meta, tools, mismatches, listed_tools) = Default::default();
+        let (in_force, body, meta, tools, mismatches, listed_tools) = Default::default();
         MessageFacts { message, method, in_force, body, meta, tools, mismatches, listed_tools }
     }
 

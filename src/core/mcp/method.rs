@@ -30,9 +30,9 @@ pub struct Definition {
 macro_rules! methods {
     ($($method:ident $name:literal $revisions:expr, $sender:ident, $gate:expr;)*) => {
         /// A method. [`Method::Other`] stands for every method that no revision defines.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the table says what each is called")]
-        pub enum Method { $($method,)* Other }
+        pub enum Method { $($method,)* #[default] Other }
 
         impl Method {
             /// The number of variants, with [`Method::Other`].

@@ -94,7 +94,7 @@ pub const SESSIONS: usize = 2_048;
 type TrackerSink<'s> = dyn FnMut(TrackerEvent) + 's;
 
 /// Tracks all sessions of a capture.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tracker {
     limits: Limits,
     sessions: FxHashMap<SessionNumber, TrackedSession>,
@@ -116,20 +116,7 @@ pub struct Tracker {
 impl Tracker {
     /// A tracker without sessions.
     pub fn new(limits: Limits) -> Tracker {
-        Tracker {
-            limits,
-            sessions: FxHashMap::default(),
-            exchanges: FxHashMap::default(),
-            session_index: SessionIndex::default(),
-            pipes: FxHashMap::default(),
-            carried: FxHashMap::default(),
-            awaited_beginnings: AwaitedBeginnings::default(),
-            silent: SilentExchanges::default(),
-            clock: None,
-            last_session: 0,
-            last_message: 0,
-            last_batch: 0,
-        }
+        Tracker { limits, ..Tracker::default() }
     }
 
     /// Forgets a closed connection. `time` is that of its last packet.
@@ -375,22 +362,19 @@ impl Tracker {
         let original =
             evidence.filter(|_| text.direction == Direction::ClientToServer).and_then(|evidence| evidence.copy_of);
         let index = batch.map_or(0, |(_, index)| u64::from(index));
-        let message = Message {
+        self.last_message += 1;
+        let mut message = Box::new(Message {
             session: number,
-            number: MessageNumber::default(),
+            number: MessageNumber(self.last_message),
             time: text.time,
             transport: state.session.transport,
             direction: text.direction,
             kind: envelope.kind.unwrap_or(Kind::Invalid),
             id: envelope.id.clone().and_then(|id| raw.part(id)).map(Arc::from),
             method: envelope.method_name.clone(),
-            tool: None,
             raw,
             envelope,
             batch,
-            answers: None,
-            answered_by: None,
-            latency: None,
             span: place.span,
             packets: place.packets,
             carrier,
@@ -399,17 +383,12 @@ impl Tracker {
             line,
             redelivered,
             copies: original.map(|(_, MessageNumber(first))| MessageNumber(first + index)),
-            operation: None,
-            link: None,
-            findings: Vec::new(),
-        };
+            ..Message::default()
+        });
         let scope = match evidence {
             Some(evidence) => evidence.scope(text.direction, state.session.transport, state.is_stateless),
             None => Scope::Session(None),
         };
-        let mut message = Box::new(message);
-        message.number = MessageNumber(self.last_message + 1);
-        self.last_message += 1;
         let is_refusal = evidence.is_some_and(|evidence| evidence.is_refused());
         state.pair(&mut message, scope, is_refusal, &self.limits, &mut oddities);
         message.link = state.operations.link(&message, state.is_stateless);

@@ -106,7 +106,7 @@ mod tests {
     fn cursor_chains_are_followed_and_bounded() {
         let mut cursors = Cursors::default();
         let list = Method::ToolsList;
-        let mut request = OpenRequest::blank(list);
+        let mut request = OpenRequest { method: list, ..OpenRequest::default() };
         for page in 0..3 * REMEMBERED as u64 {
             let next = format!("\"{page}\"");
             cursors.add_page(&request, MessageNumber(page), Some(&next));

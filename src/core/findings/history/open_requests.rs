@@ -35,7 +35,7 @@ const SECOND: i64 = 1_000_000_000;
 const PACKETS: usize = 16;
 
 /// A request that waits for its response.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenRequest {
     pub number: MessageNumber,
     /// When its last byte was captured.
@@ -106,20 +106,15 @@ impl OpenRequest {
             method: facts.method,
             in_force: facts.in_force,
             exchange: message.exchange,
-            refused: None,
-            bad_answer: None,
-            progress_rate: (Time(0), 0),
-            cancelled: None,
             subject: subject.as_deref().map(short),
             progress_token: facts.meta().get("progressToken").map(|token| canonical(token).into_owned()),
-            progress: None,
             log_level: log_level.as_deref().and_then(LogLevel::named),
             cursor: if facts.method.is_paged() { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
-            breaks: Vec::new(),
             params: client.as_ref().and_then(|_| params_hash(facts)),
             packets: message.packets.iter().take(PACKETS).copied().collect(),
             client,
+            ..OpenRequest::default()
         }
     }
 
@@ -191,7 +186,7 @@ fn bare(id: &str) -> Cow<'_, str> {
 ///
 /// A message costs the same however many requests are open: all questions that it asks go
 /// through `by_name`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OpenRequests {
     /// Boxed: a node of the tree has room for eleven values, and most sessions have
     /// one open request.
@@ -205,7 +200,7 @@ pub struct OpenRequests {
 impl OpenRequests {
     /// An empty collection. Beyond `limit` the oldest request is evicted.
     pub(super) fn new(limit: usize) -> OpenRequests {
-        OpenRequests { open: BTreeMap::new(), by_name: NumberIndex::default(), of_side: [0; 2], limit: limit.max(1) }
+        OpenRequests { limit: limit.max(1), ..OpenRequests::default() }
     }
 
     pub fn get(&self, number: MessageNumber) -> Option<&OpenRequest> {
@@ -346,36 +341,6 @@ impl OpenRequests {
         let number = self.with_id(sender, id).map(|request| request.number);
         if let Some(request) = number.and_then(|number| self.open.get_mut(&number)) {
             request.cancelled.get_or_insert(time);
-        }
-    }
-}
-
-#[cfg(test)]
-impl OpenRequest {
-    /// A request of the client with this method and nothing else.
-    pub(super) fn blank(method: Method) -> OpenRequest {
-        OpenRequest {
-            number: MessageNumber(0),
-            time: Time::default(),
-            sender: Direction::ClientToServer,
-            id: String::new(),
-            method,
-            in_force: InForce::UNKNOWN,
-            exchange: None,
-            refused: None,
-            bad_answer: None,
-            progress_rate: (Time(0), 0),
-            cancelled: None,
-            subject: None,
-            progress_token: None,
-            progress: None,
-            log_level: None,
-            cursor: None,
-            is_task: false,
-            breaks: Vec::new(),
-            params: None,
-            packets: Vec::new(),
-            client: None,
         }
     }
 }
