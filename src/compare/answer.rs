@@ -32,29 +32,23 @@ pub enum Answer<V = Value> {
 pub type AnswerText = Answer<Box<str>>;
 
 impl<V> Answer<V> {
-    /// Converts the value and keeps the kind of answer.
-    pub fn map<W>(self, other: impl FnOnce(V) -> W) -> Answer<W> {
-        match self {
-            Answer::Result(value) => Answer::Result(other(value)),
-            Answer::ToolError(value) => Answer::ToolError(other(value)),
-            Answer::Error(value) => Answer::Error(other(value)),
-            Answer::Unreadable(text) => Answer::Unreadable(text),
-            Answer::Nothing(why) => Answer::Nothing(why),
-        }
+    /// Converts the value and keeps the kind of answer. If that fails, the error is the answer.
+    pub fn try_map<W>(&self, convert: impl FnOnce(&V) -> Result<W, Answer<W>>) -> Answer<W> {
+        let converted = match self {
+            Answer::Result(value) => convert(value).map(Answer::Result),
+            Answer::ToolError(value) => convert(value).map(Answer::ToolError),
+            Answer::Error(value) => convert(value).map(Answer::Error),
+            Answer::Unreadable(text) => Ok(Answer::Unreadable(text.clone())),
+            Answer::Nothing(why) => Ok(Answer::Nothing(why.clone())),
+        };
+        converted.unwrap_or_else(|failed| failed)
     }
 }
 
 impl AnswerText {
     /// Parses the value. Text that cannot be parsed becomes [`Answer::Unreadable`].
     pub fn read(&self) -> Answer {
-        let value = |text: &str| serde_json::from_str(text).map_err(|_| Answer::Unreadable(text.to_owned()));
-        match self {
-            Answer::Result(text) => value(text).map_or_else(|unreadable| unreadable, Answer::Result),
-            Answer::ToolError(text) => value(text).map_or_else(|unreadable| unreadable, Answer::ToolError),
-            Answer::Error(text) => value(text).map_or_else(|unreadable| unreadable, Answer::Error),
-            Answer::Unreadable(text) => Answer::Unreadable(text.clone()),
-            Answer::Nothing(why) => Answer::Nothing(why.clone()),
-        }
+        self.try_map(|text| serde_json::from_str(text).map_err(|_| Answer::Unreadable(text.to_string())))
     }
 }
 
@@ -62,13 +56,7 @@ impl Answer {
     /// This answer with `text`, from which its value was parsed. Serialising the value again could
     /// give another text, because one number has many forms.
     pub fn to_text(&self, text: &str) -> AnswerText {
-        match self {
-            Answer::Result(_) => Answer::Result(text.into()),
-            Answer::ToolError(_) => Answer::ToolError(text.into()),
-            Answer::Error(_) => Answer::Error(text.into()),
-            Answer::Unreadable(text) => Answer::Unreadable(text.clone()),
-            Answer::Nothing(why) => Answer::Nothing(why.clone()),
-        }
+        self.try_map(|_| Ok(text.into()))
     }
 
     /// The answer in a response message.

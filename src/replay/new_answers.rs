@@ -31,15 +31,15 @@ pub struct TextRange {
 
 impl NewAnswers {
     /// Stores the text of an answer.
-    pub fn add(&mut self, answer: AnswerText) -> Answer<TextRange> {
-        answer.map(|text| {
+    pub fn add(&mut self, answer: &AnswerText) -> Answer<TextRange> {
+        answer.try_map(|text| {
             let range = TextRange { start: self.written + self.memory.len() as u64, length: text.len() };
             self.memory.extend_from_slice(text.as_bytes());
             if self.memory.len() > MEMORY {
                 // If the disk cannot be written, the texts stay in memory and none is lost.
                 let _ = self.write(&std::env::temp_dir());
             }
-            range
+            Ok(range)
         })
     }
 
@@ -56,14 +56,8 @@ impl NewAnswers {
 
     /// Reads a stored answer.
     pub fn answer(&self, answers: &Answer<TextRange>) -> Answer {
-        let mut failed = None;
-        let held = answers.clone().map(|range| {
-            self.text(range).unwrap_or_else(|error| {
-                failed = Some(Answer::Nothing(format!("the new answer cannot be read back: {error}")));
-                Box::default()
-            })
-        });
-        failed.unwrap_or_else(|| held.read())
+        let lost = |error| Answer::Nothing(format!("the new answer cannot be read back: {error}"));
+        answers.try_map(|range| self.text(*range).map_err(lost)).read()
     }
 
     fn text(&self, TextRange { start, length }: TextRange) -> io::Result<Box<str>> {
@@ -91,19 +85,19 @@ mod tests {
         let mut store = NewAnswers::default();
         let long = "x".repeat(MEMORY / 3);
         let answers: Vec<_> =
-            (0..10).map(|at| store.add(Answer::Result(format!("[{at},\"{long}\"]").into()))).collect();
+            (0..10).map(|at| store.add(&Answer::Result(format!("[{at},\"{long}\"]").into()))).collect();
         assert!(store.written > 0 && !store.memory.is_empty() && store.memory.len() <= MEMORY);
         for (at, answer) in answers.iter().enumerate() {
             assert_eq!(store.answer(answer), Answer::Result(json!([at, long])));
         }
-        let nothing = store.add(Answer::Nothing("gone".into()));
+        let nothing = store.add(&Answer::Nothing("gone".into()));
         assert_eq!(store.answer(&nothing), Answer::Nothing("gone".into()));
     }
 
     #[test]
     fn without_a_disk_answers_stay_in_memory() {
         let mut store = NewAnswers::default();
-        let answer = store.add(Answer::Error("{}".into()));
+        let answer = store.add(&Answer::Error("{}".into()));
         assert!(store.write(Path::new("/nowhere/at/all")).is_err());
         assert_eq!(store.answer(&answer), Answer::Error(json!({})));
     }

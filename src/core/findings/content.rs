@@ -1,7 +1,7 @@
 //! Rules about images, audio and blobs.
 
 use super::mismatch::{Topic, report_mismatches};
-use super::{Check, MESSAGES, MessageContext, Report, Rule, Severity};
+use super::{Check, MESSAGES, Rule, Severity};
 
 pub(super) const RULES: &[&Rule] = &[&BINARY];
 
@@ -13,13 +13,9 @@ static BINARY: Rule = Rule {
     why: "The client cannot decode it, or does not know its type. The model gets an error instead of the content.",
     example: "{\"type\":\"image\",\"data\":\"data:image/png;base64,iVBO…\"}",
     remedy: "Send standard base64 (RFC 4648 section 4) without a data: prefix or line breaks, and the mimeType.",
-    checks: &[Check::Any(MESSAGES, &[], binary)],
+    checks: &[Check::Any(MESSAGES, &[], |context, report| report_mismatches(context, Topic::Binary, report))],
     ..Rule::BLANK
 };
-
-fn binary(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(context, Topic::Binary, report);
-}
 
 #[cfg(test)]
 mod tests {

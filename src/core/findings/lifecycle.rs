@@ -138,10 +138,8 @@ fn initialized_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>
         && !context.history.may_lack_messages();
     // With an id it is a request, which has its own rule.
     if is_due && !matches!(context.method, Method::Ping | Method::Initialize | Method::Initialized) {
-        report.add_about(
-            &[initialize.number, answered],
-            format!("{} came without notifications/initialized before it", context.method_name()),
-        );
+        let text = format!("{} came without notifications/initialized before it", context.method_name());
+        report.add_about(&[initialize.number, answered], text);
     }
 }
 
@@ -186,10 +184,8 @@ static REPEATED: Rule = Rule {
 fn repeated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let handshake = &context.history.handshake;
     if let (Some(initialize), true) = (&handshake.initialize, handshake.answered.is_some()) {
-        report.add_about(
-            &[initialize.number],
-            format!("message {} already initialized the session", initialize.number.0),
-        );
+        let text = format!("message {} already initialized the session", initialize.number.0);
+        report.add_about(&[initialize.number], text);
     }
 }
 

@@ -90,11 +90,8 @@ pub fn mismatches_of_topic<'s>(
 /// Differences that one finding describes. Further ones are counted.
 const DESCRIBED: usize = 3;
 
-/// Reports the differences of this topic as one finding. False where there are none.
-pub fn report_mismatches(context: &MessageContext<'_, '_>, topic: Topic, report: &mut Report<'_>) -> bool {
-    if context.mismatches().is_empty() {
-        return false;
-    }
+/// Reports the differences of this topic as one finding.
+pub fn report_mismatches(context: &MessageContext<'_, '_>, topic: Topic, report: &mut Report<'_>) {
     let found: Vec<&Mismatch> = mismatches_of_topic(context, topic).collect();
     let mut text: Vec<String> = found.iter().take(DESCRIBED).map(|mismatch| mismatch.to_string()).collect();
     if found.len() > DESCRIBED {
@@ -103,5 +100,4 @@ pub fn report_mismatches(context: &MessageContext<'_, '_>, topic: Topic, report:
     if !text.is_empty() {
         report.add(text.join("; "));
     }
-    !found.is_empty()
 }

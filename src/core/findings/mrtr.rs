@@ -112,12 +112,8 @@ static INPUT_REQUEST: Rule = Rule {
     why: "The client cannot fulfil it.",
     example: "\"inputRequests\":{\"a\":{\"method\":\"ping\"}}",
     remedy: "Send an object with method and params of one of the three.",
-    checks: &[Check::Message(RESULTS, &[], input_request)],
+    checks: &[Check::Message(RESULTS, &[], |context, report| report_mismatches(context, Topic::InputRequest, report))],
 };
-
-fn input_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(context, Topic::InputRequest, report);
-}
 
 /// A retry, and the round that it continues.
 fn retry_and_round<'s>(context: &MessageContext<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
@@ -196,10 +192,8 @@ fn state_misused(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     let differ = round.params.is_some() && retry.params.is_some() && round.params != retry.params;
     if round.method != context.method {
-        report.add_about(
-            &[round.number],
-            format!("the state was given for another method than {}", context.method_name()),
-        );
+        let text = format!("the state was given for another method than {}", context.method_name());
+        report.add_about(&[round.number], text);
     } else if differ {
         report.add_about(&[round.number], "the state was given for other params");
     }
@@ -243,10 +237,8 @@ static ABANDONED: Rule = Rule {
 
 fn abandoned(history: &History, report: &mut Report<'_>) {
     for round in history.rounds.iter().filter(|round| round.retried.is_none()) {
-        report.add_about(
-            &[round.request.0, round.number],
-            format!("nobody provided the input that message {} asked for", round.number.0),
-        );
+        let text = format!("nobody provided the input that message {} asked for", round.number.0);
+        report.add_about(&[round.request.0, round.number], text);
     }
 }
 

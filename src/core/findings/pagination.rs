@@ -57,10 +57,8 @@ fn repeated_page(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     } else if context.is_one_client()
         && context.history.cursors.leads_back(context.method, request.cursor.as_deref(), next)
     {
-        report.add_about(
-            &[request.number],
-            format!("nextCursor {} was already used on the way to this page", shortened(next)),
-        );
+        let text = format!("nextCursor {} was already used on the way to this page", shortened(next));
+        report.add_about(&[request.number], text);
     }
 }
 

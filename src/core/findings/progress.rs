@@ -66,10 +66,8 @@ fn not_increasing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         && is_news()
     {
         let method = request.method.definition().map_or("the request", |method| method.name);
-        report.add_about(
-            &[request.number],
-            format!("{now} follows {before} for {method} (message {})", request.number.0),
-        );
+        let text = format!("{now} follows {before} for {method} (message {})", request.number.0);
+        report.add_about(&[request.number], text);
     }
 }
 
@@ -165,10 +163,8 @@ fn flood(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(token) = context.body().get("progressToken").map(canonical) else { return };
     let Some(request) = request(context, &token) else { return };
     if request.next_progress_rate(context.message.time).1 == FLOOD {
-        report.add_about(
-            &[request.number],
-            format!("{FLOOD} notifications for message {} in one second", request.number.0),
-        );
+        let text = format!("{FLOOD} notifications for message {} in one second", request.number.0);
+        report.add_about(&[request.number], text);
     }
 }
 

@@ -91,13 +91,9 @@ static URI_INVALID: Rule = Rule {
     why: "Clients that parse URIs refuse the whole list, or resolve the text against another base.",
     example: "\"uri\":\"C:\\\\docs\\\\a b.txt\"; \"uriTemplate\":\"file:///{path\"",
     remedy: "Send absolute URIs with a scheme. Percent-encode other characters: file:///C:/docs/a%20b.txt.",
-    checks: &[Check::Any(MESSAGES, &[], uri_invalid)],
+    checks: &[Check::Any(MESSAGES, &[], |context, report| report_mismatches(context, Topic::Uri, report))],
     ..Rule::BLANK
 };
-
-fn uri_invalid(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(context, Topic::Uri, report);
-}
 
 #[cfg(test)]
 mod tests {

@@ -170,11 +170,8 @@ fn id_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     match context.body().get("code") {
         Some("-32602") if context.history.is_whole() && context.is_one_client() && tasks.is_complete() => {
-            report.add_as_about(
-                Severity::Warning,
-                &[request.number],
-                format!("no task {id:?} was issued in this session"),
-            );
+            let text = format!("no task {id:?} was issued in this session");
+            report.add_as_about(Severity::Warning, &[request.number], text);
         }
         Some("-32602") | None => {}
         Some(code) => {

@@ -121,10 +121,8 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
 fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_error = context.body().get("isError") == Some("true");
     if let Some(request) = context.request.filter(|request| request.breaks.contains(&ARGUMENTS.id) && !is_error) {
-        report.add_about(
-            &[request.number],
-            format!("the arguments of message {} do not match the schema", request.number.0),
-        );
+        let text = format!("the arguments of message {} do not match the schema", request.number.0);
+        report.add_about(&[request.number], text);
     }
 }
 

@@ -208,7 +208,7 @@ impl Runner<'_, '_> {
             self.effects.add_tools(new);
             self.add_schemas(new);
         }
-        let reply = Reply::Other(self.new_answers.add(answer.to_text(text)));
+        let reply = Reply::Other(self.new_answers.add(&answer.to_text(text)));
         self.finish_step(step, StepResult { id: Some(id), outcome: StepOutcome::Sent(Some(reply)), latency });
     }
 
