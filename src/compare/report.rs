@@ -11,45 +11,29 @@ pub const SLOWER: i64 = 2;
 /// Nanoseconds by which it has to be slower: a tenth of a second, which a person notices.
 pub const NOTICED: i64 = 100_000_000;
 
-/// The result of comparing one pair of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
-    /// Equal, apart from values that are set aside.
-    Same,
-    /// The request was not sent again. The report gives the reason.
-    Skipped,
-    /// Both are results, or both are errors, and they differ.
-    Different,
-    /// There was a response (or a request) before, and there is none now.
-    Missing,
-    /// There is a response (or a request) now, and there was none before.
-    Extra,
-    /// An error instead of a result.
-    Error,
-    /// A result instead of an error.
-    Result,
-    /// A tool failed that did not fail before.
-    ToolError,
+mcptap_core::words! {
+    /// The result of comparing one pair of answers, with its word in all outputs.
+    pub enum Outcome {
+        /// Equal, apart from values that are set aside.
+        Same = "same",
+        /// The request was not sent again. The report gives the reason.
+        Skipped = "skipped",
+        /// Both are results, or both are errors, and they differ.
+        Different = "different",
+        /// There was a response (or a request) before, and there is none now.
+        Missing = "missing",
+        /// There is a response (or a request) now, and there was none before.
+        Extra = "extra",
+        /// An error instead of a result.
+        Error = "error",
+        /// A result instead of an error.
+        Result = "result",
+        /// A tool failed that did not fail before.
+        ToolError = "tool-error",
+    }
 }
 
 impl Outcome {
-    /// All outcomes with the words that JSON, JUnit and the command line use for them.
-    pub const NAMES: [(Outcome, &'static str); 8] = [
-        (Outcome::Same, "same"),
-        (Outcome::Skipped, "skipped"),
-        (Outcome::Different, "different"),
-        (Outcome::Missing, "missing"),
-        (Outcome::Extra, "extra"),
-        (Outcome::Error, "error"),
-        (Outcome::Result, "result"),
-        (Outcome::ToolError, "tool-error"),
-    ];
-
-    /// The word for this outcome in all outputs.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, name)| name)
-    }
-
     /// Whether this outcome makes the whole comparison count as different.
     pub fn differs(self) -> bool {
         !matches!(self, Outcome::Same | Outcome::Skipped)

@@ -1,6 +1,9 @@
 //! Enums whose variants have a word each, as outputs and filters write them.
 
-/// Defines an enum, with the word of each variant beside it.
+/// Defines an enum, with the word of each variant beside it. The program has such enums too, so the
+/// macro is exported.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! words {
     ($(#[$enum_attribute:meta])* pub enum $name:ident {
         $($(#[$attribute:meta])* $variant:ident = $word:literal,)*

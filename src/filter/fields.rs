@@ -5,45 +5,31 @@ use std::fmt;
 
 use super::path::Path;
 
-/// The type of a field's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// A whole number.
-    Number,
-    /// A number of bytes.
-    Size,
-    /// A duration in nanoseconds. A filter writes it with a unit.
-    Duration,
-    /// A point in time.
-    Time,
-    /// Text without a fixed list of words.
-    Text,
-    /// One of a fixed list of words.
-    Word,
-    /// `true` or `false`.
-    Flag,
-    /// A JSON-RPC id: `1`, `1.0` and `"1"` are three different ids.
-    Id,
-    /// Any JSON value.
-    Json,
+mcptap_core::words! {
+    /// The type of a field's values, with its name in messages and in the manual.
+    pub enum Type {
+        /// A whole number.
+        Number = "number",
+        /// A number of bytes.
+        Size = "size",
+        /// A duration in nanoseconds. A filter writes it with a unit.
+        Duration = "duration",
+        /// A point in time.
+        Time = "time",
+        /// Text without a fixed list of words.
+        Text = "text",
+        /// One of a fixed list of words.
+        Word = "word",
+        /// `true` or `false`.
+        Flag = "yes or no",
+        /// A JSON-RPC id: `1`, `1.0` and `"1"` are three different ids.
+        Id = "id",
+        /// Any JSON value.
+        Json = "JSON value",
+    }
 }
 
 impl Type {
-    /// The name of the type in messages and in the manual.
-    pub fn name(self) -> &'static str {
-        match self {
-            Type::Number => "number",
-            Type::Size => "size",
-            Type::Duration => "duration",
-            Type::Time => "time",
-            Type::Text => "text",
-            Type::Word => "word",
-            Type::Flag => "yes or no",
-            Type::Id => "id",
-            Type::Json => "JSON value",
-        }
-    }
-
     /// The operators that this type has.
     pub fn operators(self) -> &'static [&'static str] {
         match self {
@@ -65,49 +51,6 @@ pub enum Settled {
     WithExchange,
     /// When the capture is over: until then later messages may change the value.
     AtEnd,
-}
-
-/// Identifies a field of the table [`FIELDS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table FIELDS describes each field")]
-pub enum FieldId {
-    Method,
-    Tool,
-    Kind,
-    Id,
-    Status,
-    Latency,
-    Direction,
-    Number,
-    Time,
-    Elapsed,
-    Size,
-    Session,
-    SessionId,
-    Server,
-    Client,
-    Revision,
-    Transport,
-    Carrier,
-    Host,
-    Process,
-    Packet,
-    Batch,
-    Operation,
-    Answers,
-    Answered,
-    Redelivered,
-    Finding,
-    Severity,
-    Line,
-    SseId,
-    Exchange,
-    HttpMethod,
-    HttpTarget,
-    HttpStatus,
-    IpAddr,
-    TcpPort,
-    TcpConnection,
 }
 
 /// The definition of a field: a row of the table [`FIELDS`].
@@ -195,47 +138,59 @@ const METHODS: &[&str] = &[
 /// Revisions to offer.
 const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// All fields, the most useful ones first.
-#[rustfmt::skip]
-pub static FIELDS: &[FieldDefinition] = &[
-    field(FieldId::Method, "method", Type::Text, "the method; for a response the method of its request", "method = tools/call").values(METHODS),
-    field(FieldId::Tool, "tool", Type::Text, "the tool of a call, for the request and its response", "tool = get_weather"),
-    field(FieldId::Kind, "kind", Type::Word, "the kind of message", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
-    field(FieldId::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
-    field(FieldId::Status, "status", Type::Word, "the outcome of a call, for its response; negative: the tool worked, but its data reports a failure, for example `found: false`", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
-    field(FieldId::Latency, "latency", Type::Duration, "the time from request to response, for the response", "latency > 200ms"),
-    field(FieldId::Direction, "direction", Type::Word, "the direction; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
-    field(FieldId::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
-    field(FieldId::Time, "time", Type::Time, "the time when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
-    field(FieldId::Elapsed, "elapsed", Type::Duration, "the time since the first message of the session", "elapsed < 2.5s"),
-    field(FieldId::Size, "size", Type::Size, "the length of its text in bytes", "size > 4KB"),
-    field(FieldId::Session, "session", Type::Number, "the session's number", "session = 2"),
-    field(FieldId::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or the session id in the URL of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
-    field(FieldId::Server, "server", Type::Text, "the server's name: its own, or the one given by --name", "server = files").settled(Settled::AtEnd),
-    field(FieldId::Client, "client", Type::Text, "the client's name", "client matches claude").settled(Settled::AtEnd),
-    field(FieldId::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
-    field(FieldId::Transport, "transport", Type::Word, "the transport of the session", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http", "websocket"]),
-    field(FieldId::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line", "websocket-message"]),
-    field(FieldId::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
-    field(FieldId::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
-    field(FieldId::Packet, "packet", Type::Number, "a packet that carried bytes of the message", "packet = 52"),
-    field(FieldId::Batch, "batch", Type::Number, "the number of the batch that contains it", "batch"),
-    field(FieldId::Operation, "operation", Type::Number, "the number of the first request of its operation, if several calls belong together", "operation = 12").settled(Settled::AtEnd),
-    field(FieldId::Answers, "answers", Type::Number, "the number of the request that it responds to", "answers = 12"),
-    field(FieldId::Answered, "answered", Type::Flag, "whether a response was captured, for requests", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
-    field(FieldId::Redelivered, "redelivered", Type::Flag, "whether it is a second delivery, by a resumed SSE stream", "not redelivered").values(&["true", "false"]),
-    field(FieldId::Finding, "finding", Type::Text, "the id of a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
-    field(FieldId::Severity, "severity", Type::Word, "the severity of a finding about it", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd),
-    field(FieldId::Line, "line", Type::Number, "the number of its line on the pipe", "line = 3"),
-    field(FieldId::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
-    field(FieldId::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
-    field(FieldId::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
-    field(FieldId::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
-    field(FieldId::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
-    field(FieldId::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
-    field(FieldId::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
-    field(FieldId::TcpConnection, "tcp.connection", Type::Number, "the number of the TCP connection that carried its exchange", "tcp.connection = 3").settled(Settled::WithExchange),
-];
+macro_rules! fields {
+    ($($field:ident($($definition:expr),*) $(.$property:ident($value:expr))*;)*) => {
+        /// Identifies a field of the table [`FIELDS`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the table FIELDS describes each field")]
+        pub enum FieldId { $($field,)* }
+
+        /// All fields, the most useful ones first.
+        pub static FIELDS: &[FieldDefinition] = &[
+            $(field(FieldId::$field, $($definition),*) $(.$property($value))*,)*
+        ];
+    };
+}
+
+fields! {
+    Method("method", Type::Text, "the method; for a response the method of its request", "method = tools/call").values(METHODS);
+    Tool("tool", Type::Text, "the tool of a call, for the request and its response", "tool = get_weather");
+    Kind("kind", Type::Word, "the kind of message", "kind = request").values(&["request", "notification", "response", "error", "invalid"]);
+    Id("id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7");
+    Status("status", Type::Word, "the outcome of a call, for its response; negative: the tool worked, but its data reports a failure, for example `found: false`", "status != ok").values(&["ok", "error", "tool-error", "negative"]);
+    Latency("latency", Type::Duration, "the time from request to response, for the response", "latency > 200ms");
+    Direction("direction", Type::Word, "the direction; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]);
+    Number("number", Type::Number, "the message's number in the capture", "number <= 100");
+    Time("time", Type::Time, "the time when its last byte was captured", "time >= 2025-11-25T14:03:20Z");
+    Elapsed("elapsed", Type::Duration, "the time since the first message of the session", "elapsed < 2.5s");
+    Size("size", Type::Size, "the length of its text in bytes", "size > 4KB");
+    Session("session", Type::Number, "the session's number", "session = 2");
+    SessionId("session_id", Type::Text, "the Mcp-Session-Id, or the session id in the URL of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd);
+    Server("server", Type::Text, "the server's name: its own, or the one given by --name", "server = files").settled(Settled::AtEnd);
+    Client("client", Type::Text, "the client's name", "client matches claude").settled(Settled::AtEnd);
+    Revision("revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd);
+    Transport("transport", Type::Word, "the transport of the session", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http", "websocket"]);
+    Carrier("carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line", "websocket-message"]);
+    Host("host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd);
+    Process("process", Type::Number, "the process id of a wrapped server", "process = 4711");
+    Packet("packet", Type::Number, "a packet that carried bytes of the message", "packet = 52");
+    Batch("batch", Type::Number, "the number of the batch that contains it", "batch");
+    Operation("operation", Type::Number, "the number of the first request of its operation, if several calls belong together", "operation = 12").settled(Settled::AtEnd);
+    Answers("answers", Type::Number, "the number of the request that it responds to", "answers = 12");
+    Answered("answered", Type::Flag, "whether a response was captured, for requests", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd);
+    Redelivered("redelivered", Type::Flag, "whether it is a second delivery, by a resumed SSE stream", "not redelivered").values(&["true", "false"]);
+    Finding("finding", Type::Text, "the id of a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd);
+    Severity("severity", Type::Word, "the severity of a finding about it", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd);
+    Line("line", Type::Number, "the number of its line on the pipe", "line = 3");
+    SseId("sse_id", Type::Text, "the id of its server-sent event", "sse_id");
+    Exchange("exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5");
+    HttpMethod("http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange);
+    HttpTarget("http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange);
+    HttpStatus("http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange);
+    IpAddr("ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1");
+    TcpPort("tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080");
+    TcpConnection("tcp.connection", Type::Number, "the number of the TCP connection that carried its exchange", "tcp.connection = 3").settled(Settled::WithExchange);
+}
 
 /// A word that stands for a filter.
 #[derive(Debug)]
