@@ -9,8 +9,7 @@ use super::ast::{Comparison, Expr, Scalar, Test, Value};
 use super::fields::{Field, FieldDefinition, FieldId};
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::content;
-use crate::mcp::{Message, Peers};
+use crate::mcp::{Message, Peers, content};
 
 /// One value of a field.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use super::mismatch::{Topic, mismatches_of_topic};
 use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
-use crate::mcp::revision::Revisions;
+use crate::mcp::Revisions;
 use crate::mcp::shape::MismatchKind;
 
 pub(super) const RULES: &[&Rule] = &[&MISSING, &INVALID];

@@ -3,10 +3,8 @@
 
 use super::history::OpenRequest;
 use super::{ANSWERS, Check, ERRORS, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
-use crate::mcp::Transport;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, Transport};
 
 pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &GIVEN_UP, &ANSWERED, &TOO_SLOW, &NOT_REQUESTED, &BY_SERVER, &TASK];
 

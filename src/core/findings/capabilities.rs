@@ -2,9 +2,8 @@
 
 use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, Report, Rule, Severity};
 use crate::mcp::capability::Capability;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(super) const UNDECLARED: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION];
 pub(super) const OF_SAMPLING: &[&Rule] = &[&SAMPLING_TOOLS];

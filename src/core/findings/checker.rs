@@ -20,13 +20,9 @@ use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::{ConnectionId, sse, tcp};
-use crate::mcp::contract;
-use crate::mcp::message::Carrier;
-use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
-use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
-use crate::mcp::{Message, SessionNumber, Transport};
+use crate::mcp::{Carrier, Message, Method, Revisions, SessionNumber, Transport, contract};
 
 type AtMessage = fn(&MessageContext<'_, '_>, &mut Report<'_>);
 type AtExchange = fn(&Exchange, &McpExchange, &History, &mut Report<'_>);

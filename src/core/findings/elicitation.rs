@@ -6,9 +6,8 @@ use super::schema::revision;
 use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_06_18, V2025_11_25};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(super) const RULES: &[&Rule] = &[&SCHEMA, &CONTENT, &URL, &SENSITIVE];
 

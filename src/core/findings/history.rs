@@ -51,11 +51,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
 use crate::mcp::contract::Tools;
-use crate::mcp::message::Carrier;
-use crate::mcp::meta;
-use crate::mcp::method::Method;
-use crate::mcp::revision::{Revision, Revisions};
-use crate::mcp::{MessageNumber, SessionNumber, Transport};
+use crate::mcp::{Carrier, MessageNumber, Method, Revision, Revisions, SessionNumber, Transport, meta};
 
 /// Limit of [`History::called_unlisted`]. Each name gives one finding, and more would
 /// not help anybody.

@@ -9,8 +9,8 @@ pub(super) mod ids;
 use super::message_facts::MessageFacts;
 use super::{Finding, History, Report, stdio};
 use crate::decode::jsonrpc::InvalidText;
+use crate::mcp::Revisions;
 use crate::mcp::revision::Revision::V2024_11_05;
-use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
 
 pub use ids::{UNANSWERED, unanswered};

@@ -5,11 +5,7 @@ pub(super) mod versions;
 use super::{ANSWERS, ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::capture::Time;
 use crate::decode::Direction;
-use crate::mcp::MessageNumber;
-use crate::mcp::Transport;
-use crate::mcp::meta;
-use crate::mcp::method::Method;
-use crate::mcp::revision::{Revision, Revisions};
+use crate::mcp::{MessageNumber, Method, Revision, Revisions, Transport, meta};
 
 pub(super) const RULES: &[&Rule] = &[
     &FIRST,

@@ -3,9 +3,7 @@
 use super::history::LogLevel;
 use super::{Check, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
 use crate::decode::Direction;
-use crate::mcp::Transport;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, Transport};
 
 pub(super) const RULES: &[&Rule] = &[&BELOW_LEVEL, &NOT_REQUESTED];
 

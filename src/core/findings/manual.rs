@@ -1,7 +1,7 @@
 //! The manual of the rules: one page for each rule, and all of them as `docs/findings.md`.
 
 use super::Rule;
-use crate::mcp::revision::Revisions;
+use crate::mcp::Revisions;
 
 /// The names of the revisions that contain a rule.
 pub fn revisions(rule: &Rule) -> String {

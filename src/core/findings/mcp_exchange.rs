@@ -12,9 +12,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::decode::secrets::comparable;
 use crate::decode::uri::origin_form;
 use crate::decode::{ConnectionId, Direction, sse};
-use crate::mcp::meta;
-use crate::mcp::method::Method;
-use crate::mcp::{MessageNumber, SessionNumber};
+use crate::mcp::{MessageNumber, Method, SessionNumber, meta};
 
 /// Messages that are remembered of one direction of an exchange. Rules look at the first ones, and
 /// streams stay open for days.

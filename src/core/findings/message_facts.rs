@@ -9,12 +9,10 @@ use super::known_lists::KnownList;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::Message;
 use crate::mcp::content::body;
 use crate::mcp::contract::TOOLS;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
 use crate::mcp::shape::{self, Mismatch, Role};
+use crate::mcp::{Message, Method, Revisions};
 
 /// Limit of the bytes of a tool's name. Names have at most 128 characters, so lists with longer
 /// ones are not compared.

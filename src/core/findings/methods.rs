@@ -2,9 +2,9 @@
 
 use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::method::{Method, Sender};
+use crate::mcp::method::Sender;
 use crate::mcp::revision::Revision::{self, V2025_06_18};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(super) const RULES: &[&Rule] = &[&WRONG_DIRECTION, &NOT_IN_VERSION, &UNKNOWN];
 

@@ -3,7 +3,7 @@
 
 use super::{MessageContext, Report};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 use crate::mcp::shape::{Mismatch, MismatchKind};
 
 /// The topic of a difference. It selects the most specific rule.

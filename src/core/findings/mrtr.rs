@@ -5,10 +5,8 @@ use super::history::{Retry, Round};
 use super::mismatch::{Topic, report_mismatches};
 use super::{Check, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::Object;
-use crate::mcp::Transport;
 use crate::mcp::capability::Capability;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, Transport};
 
 pub(super) const RULES: &[&Rule] = &[
     &METHOD_UNSUPPORTED,

@@ -1,7 +1,7 @@
 //! Rules about paged lists (server/utilities/pagination).
 
 use super::{Check, ERRORS, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 
 pub(super) const RULES: &[&Rule] = &[&CURSOR_UNKNOWN, &LOOP, &INVALID_CODE, &UNFINISHED];
 

@@ -4,7 +4,7 @@
 use super::history::{FLOOD, OpenRequest, canonical};
 use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, Report, Rule, Severity};
 use crate::decode::json;
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 
 pub(super) const RULES: &[&Rule] = &[&TOKEN_UNKNOWN, &NOT_INCREASING, &AFTER_COMPLETION, &TOKEN_DUPLICATE, &OVER_TOTAL];
 

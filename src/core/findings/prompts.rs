@@ -2,7 +2,7 @@
 
 use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::Object;
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 
 pub(super) const RULES: &[&Rule] = &[&ARGUMENTS];
 

@@ -2,9 +2,7 @@
 
 use super::mismatch::{Topic, report_mismatches};
 use super::{Check, ERRORS, MESSAGES, MessageContext, NOTIFICATIONS, RESULTS, Report, Rule, Severity};
-use crate::mcp::Transport;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, Transport};
 
 pub(super) const RULES: &[&Rule] = &[&NOT_FOUND_CODE, &EMPTY_CONTENTS, &UPDATED_UNSUBSCRIBED, &URI_INVALID];
 

@@ -2,7 +2,7 @@
 
 use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{Object, array};
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 
 pub(super) const RULES: &[&Rule] = &[&URI_SCHEME];
 

@@ -7,9 +7,7 @@ use crate::capture::{PacketNumber, Span};
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::decode::sse;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
-use crate::mcp::{Message, MessageNumber, SessionNumber};
+use crate::mcp::{Message, MessageNumber, Method, Revisions, SessionNumber};
 
 words! {
     /// The severity of a rule or finding. `docs/findings.md` defines the three levels.

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Check, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(super) const RULES: &[&Rule] = &[&TOOL_RESULTS];
 

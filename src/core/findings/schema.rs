@@ -5,10 +5,8 @@ use super::message_facts::Evidence;
 use super::methods::correct_name;
 use super::mismatch::{Topic, report_mismatches};
 use super::{ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
-use crate::mcp::Revision;
 use crate::mcp::Revision::V2025_06_18;
-use crate::mcp::revision::Revisions;
-use crate::mcp::shape;
+use crate::mcp::{Revision, Revisions, shape};
 
 pub(super) const RULES: &[&Rule] = &[&REQUEST, &NOTIFICATION, &RESULT, &NONSTANDARD, &META_KEY, &META_RESERVED];
 

@@ -3,8 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::capture::{PacketNumber, Span};
-use crate::mcp::revision::Revision;
-use crate::mcp::{MessageNumber, SessionNumber};
+use crate::mcp::{MessageNumber, Revision, SessionNumber};
 
 /// Limit of remembered servers. The capture of a proxy has many. A server that changes its name
 /// each time would otherwise need memory without end.

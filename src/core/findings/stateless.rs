@@ -3,10 +3,7 @@
 use super::message_facts::Evidence;
 use super::mismatch::{Topic, report_mismatches};
 use super::{ANSWERS, Check, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
-use crate::mcp::Transport;
-use crate::mcp::meta;
-use crate::mcp::method::Method;
-use crate::mcp::revision::{Revision, Revisions};
+use crate::mcp::{Method, Revision, Revisions, Transport, meta};
 
 pub(super) const RULES: &[&Rule] = &[
     &META_MISSING,

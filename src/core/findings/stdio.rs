@@ -5,8 +5,7 @@ pub(super) mod process;
 
 use super::{Rule, Severity};
 use crate::decode::Direction;
-use crate::mcp::Message;
-use crate::mcp::message::Carrier;
+use crate::mcp::{Carrier, Message};
 
 pub(super) use framing::{BYTES_LOST, FRAMING_NOISE, JSON_ON_STDERR, UNTERMINATED};
 

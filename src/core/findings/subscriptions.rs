@@ -5,10 +5,7 @@ use super::mcp_exchange::is_success;
 use super::{Check, History, McpExchange, MessageContext, NOTIFICATIONS, RESULTS, Report, Rule, Severity};
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::Transport;
-use crate::mcp::meta;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, Transport, meta};
 
 pub(super) const RULES: &[&Rule] = &[&ACK_FIRST, &ID, &TYPE_UNREQUESTED, &REQUEST_SCOPED, &CLOSED_ABRUPTLY];
 

@@ -9,10 +9,8 @@ use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Seve
 use crate::decode::json::{self, Object};
 use crate::mcp::capability::Capability;
 use crate::mcp::contract::TaskSupport;
-use crate::mcp::meta;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, meta};
 
 pub(super) const RULES: &[&Rule] = &[&AUGMENTATION, &CREATE_RESULT, &ID, &RELATED_META];
 

@@ -11,9 +11,8 @@ use super::schema::revision;
 use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_06_18, V2025_11_25, V2026_07_28};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(super) const RULES: &[&Rule] = &[
     &CALL_UNKNOWN,

@@ -2,8 +2,8 @@
 //! a convention before).
 
 use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
+use crate::mcp::Revisions;
 use crate::mcp::revision::Revision::V2025_11_25;
-use crate::mcp::revision::Revisions;
 use crate::mcp::trace::TraceParent;
 
 pub(super) const RULES: &[&Rule] = &[&MALFORMED];

@@ -25,7 +25,8 @@ pub mod trace;
 pub mod tracker;
 
 pub use message::{Carrier, Message};
+pub use method::Method;
 pub use note::Note;
 pub use numbers::{MessageNumber, SessionNumber};
-pub use revision::Revision;
+pub use revision::{Revision, Revisions};
 pub use session::{Outcomes, Party, Peers, Session, Transport};

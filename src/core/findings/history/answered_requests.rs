@@ -6,8 +6,7 @@ use super::open_requests::OpenRequest;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
-use crate::mcp::MessageNumber;
-use crate::mcp::method::Method;
+use crate::mcp::{MessageNumber, Method};
 
 /// Limit of remembered requests. Late messages follow soon after the response, or never.
 const REMEMBERED: usize = 256;

@@ -5,8 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::fingerprint::content_hash;
 use super::open_requests::OpenRequest;
-use crate::mcp::MessageNumber;
-use crate::mcp::method::Method;
+use crate::mcp::{MessageNumber, Method};
 
 /// Limit of remembered cursors. Lists have tens of pages. Beyond the limit all are discarded, and
 /// rules about unknown cursors stay silent.

@@ -6,8 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
-use crate::mcp::MessageNumber;
-use crate::mcp::method::Method;
+use crate::mcp::{MessageNumber, Method};
 
 /// Limits of remembered ids and of the bytes of an id. Beyond them no id is called unknown.
 const REMEMBERED: usize = 1_024;

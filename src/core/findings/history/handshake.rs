@@ -4,10 +4,8 @@ use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::{Evidence, InForce, MessageFacts};
-use crate::mcp::MessageNumber;
 use crate::mcp::capability::{Capabilities, Declarer};
-use crate::mcp::method::Method;
-use crate::mcp::revision::{Revision, Revisions};
+use crate::mcp::{MessageNumber, Method, Revision, Revisions};
 
 /// An `initialize` request.
 #[derive(Clone, Debug, PartialEq, Eq)]

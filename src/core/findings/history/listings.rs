@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
-use crate::mcp::MessageNumber;
 use crate::mcp::contract::TOOLS;
-use crate::mcp::method::Method;
+use crate::mcp::{MessageNumber, Method};
 
 /// Limit of the bytes of a cursor. Longer ones are not compared.
 const CURSOR: usize = 4_096;

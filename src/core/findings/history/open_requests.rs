@@ -12,10 +12,8 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json;
 use crate::findings::message_facts::{Evidence, InForce, MessageFacts};
 use crate::mcp::capability::{Capabilities, Declarer};
-use crate::mcp::meta;
-use crate::mcp::method::Method;
 use crate::mcp::number_index::NumberIndex;
-use crate::mcp::{Message, MessageNumber};
+use crate::mcp::{Message, MessageNumber, Method, meta};
 
 /// Limit of the bytes of a remembered text (a name, a URI, a cursor). Real ones are short. The
 /// bound limits the memory for many requests.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 
 /// Limits of remembered prompts, of arguments of a prompt, and of the bytes of a name. A person
 /// chooses among a few.

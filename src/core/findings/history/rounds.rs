@@ -9,8 +9,7 @@ use super::open_requests::{OpenRequest, RETRY_MEMBERS};
 use crate::decode::json::{Object, string};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::{Evidence, MessageFacts};
-use crate::mcp::MessageNumber;
-use crate::mcp::method::Method;
+use crate::mcp::{MessageNumber, Method};
 
 /// Limit of remembered rounds. A person answers them one after the other.
 const ROUNDS: usize = 64;

@@ -9,8 +9,7 @@ use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::mcp_exchange::McpExchange;
-use crate::mcp::message::Carrier;
-use crate::mcp::{Message, MessageNumber};
+use crate::mcp::{Carrier, Message, MessageNumber};
 
 /// Limit of remembered messages. A message for all streams is sent on all of them at once.
 const REMEMBERED: usize = 64;

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::{Evidence, MessageFacts};
-use crate::mcp::MessageNumber;
-use crate::mcp::meta;
-use crate::mcp::method::Method;
+use crate::mcp::{MessageNumber, Method, meta};
 
 use super::open_requests::OpenRequest;
 

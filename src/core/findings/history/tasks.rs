@@ -10,10 +10,8 @@ use crate::decode::Direction;
 use crate::decode::json::{self, Object, string};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
-use crate::mcp::MessageNumber;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{MessageNumber, Method, Revisions};
 
 /// The extension's id.
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";

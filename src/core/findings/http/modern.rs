@@ -6,8 +6,7 @@ use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::mcp_exchange::{ExchangeMessage, is_success};
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&METHOD, &NAME, &ENCODING, &MISMATCH_ACCEPTED, &ERROR_STATUS, &LEGACY_VERB, &CANCEL];

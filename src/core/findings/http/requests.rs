@@ -6,9 +6,8 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings::mcp_exchange::{is_success, media_type};
 use crate::findings::message_facts::Evidence;
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26, V2025_06_18, V2025_11_25};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &ACCEPT_POST,

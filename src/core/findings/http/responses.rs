@@ -5,9 +5,8 @@ use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::mcp_exchange::{is_event_stream, is_success, media_type};
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
-use crate::mcp::Transport;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Revisions, Transport};
 
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&REFUSED, &CONTENT_TYPE, &NOTIFICATION_STATUS, &GET_STATUS, &NO_CHALLENGE];

@@ -4,9 +4,8 @@ use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::findings::mcp_exchange::is_success;
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&CHARSET, &MISSING, &UNASSIGNED, &FORGOTTEN, &TERMINATED_STATUS, &IGNORED, &WEAK, &NOT_DELETED];

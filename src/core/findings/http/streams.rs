@@ -5,10 +5,8 @@ use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::mcp_exchange::{is_event_stream, is_success};
 use crate::findings::{ANSWERS, ASKS, Check, History, MESSAGES, McpExchange, MessageContext, Report, Rule, Severity};
-use crate::mcp::message::Carrier;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Carrier, Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&ON_GET, &BROADCAST, &CLOSED_EARLY, &AFTER_RESPONSE];
 

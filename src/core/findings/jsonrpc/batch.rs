@@ -5,10 +5,8 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings::mcp_exchange::{is_success, media_type};
 use crate::findings::message_facts::Evidence;
 use crate::findings::{Check, History, MESSAGES, McpExchange, MessageContext, REQUESTS, Report, Rule, Severity};
-use crate::mcp::Message;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26};
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Message, Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&UNSUPPORTED, &EMPTY, &MIXED, &INITIALIZE, &INCOMPLETE];
 

@@ -2,8 +2,7 @@
 
 use crate::decode::json::scan::JsonType;
 use crate::findings::{ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &INVALID_JSON,

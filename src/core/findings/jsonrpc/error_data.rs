@@ -2,8 +2,8 @@
 
 use crate::decode::json::{Object, array};
 use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
+use crate::mcp::Revisions;
 use crate::mcp::revision::Revision::V2025_11_25;
-use crate::mcp::revision::Revisions;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&SHAPE];
 

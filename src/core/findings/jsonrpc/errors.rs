@@ -2,8 +2,8 @@
 
 use super::envelope::type_of;
 use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
+use crate::mcp::Revisions;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_06_18};
-use crate::mcp::revision::Revisions;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&OBJECT, &ID_NULL, &WITHOUT_ID, &RESERVED];
 pub(in crate::findings) const CODES: &[&Rule] = &[&RETIRED, &MCP_RESERVED, &LEGACY_RANGE, &LSP];

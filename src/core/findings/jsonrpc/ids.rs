@@ -5,10 +5,9 @@ use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::mcp_exchange::is_success;
 use crate::findings::{Check, History, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
-use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revision::V2025_03_26;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &NULL,

@@ -3,9 +3,7 @@
 use crate::findings::history::{content_hash, fingerprint};
 use crate::findings::server_versions::{REFUSED, RefusedVersion, SERVERS};
 use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
-use crate::mcp::MessageNumber;
-use crate::mcp::method::Method;
-use crate::mcp::revision::{Revision, Revisions};
+use crate::mcp::{MessageNumber, Method, Revision, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_HONOURED];
 

@@ -6,9 +6,7 @@ use crate::decode::sse;
 use crate::findings::http::is_streamable;
 use crate::findings::mcp_exchange::is_event_stream;
 use crate::findings::{Check, History, INVALID, McpExchange, MessageContext, Report, Rule, Severity};
-use crate::mcp::Transport;
-use crate::mcp::message::Carrier;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Carrier, Revisions, Transport};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_JSONRPC, &EVENT_TYPE, &ID_IN_MODERN, &BUFFERING];
 

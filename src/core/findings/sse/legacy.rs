@@ -6,9 +6,8 @@ use crate::decode::uri::authority;
 use crate::findings::{
     Check, History, MESSAGES, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity,
 };
-use crate::mcp::Transport;
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26};
+use crate::mcp::{Method, Transport};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&ENDPOINT_FIRST, &POST_URI, &DEPRECATED];
 

@@ -9,7 +9,7 @@ use crate::findings::http::is_streamable;
 use crate::findings::mcp_exchange::{is_event_stream, is_success};
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
-use crate::mcp::revision::{Revision, Revisions};
+use crate::mcp::{Revision, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&NOT_UNIQUE, &CROSS_STREAM, &UNKNOWN, &POINTLESS, &RETRY_IGNORED, &PRIMING];

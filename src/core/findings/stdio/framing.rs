@@ -4,8 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::findings::{Check, INVALID, MessageContext, Report, Rule, Severity};
-use crate::mcp::Message;
-use crate::mcp::message::Carrier;
+use crate::mcp::{Carrier, Message};
 
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&EMBEDDED_NEWLINE, &TWO_MESSAGES, &FRAMING_NOISE, &UNTERMINATED, &BYTES_LOST, &JSON_ON_STDERR];

@@ -4,7 +4,7 @@
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
 use crate::findings::{Check, History, Report, Rule, Severity};
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&EXIT_WITH_PENDING, &SHUTDOWN_FORCED];
 

@@ -3,9 +3,7 @@
 use super::{BOTH, CORE};
 use crate::findings::history::{Status, Task, TaskState};
 use crate::findings::{Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
-use crate::mcp::Transport;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, Transport};
 
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&TRANSITION, &POLL_INTERVAL, &CANCEL_TERMINAL, &FAILED_SEMANTICS, &INPUT_KEY];

@@ -7,10 +7,8 @@ use serde_json::Value;
 
 use crate::findings::http::modern::decoded;
 use crate::findings::{Check, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
-use crate::mcp::Transport;
 use crate::mcp::contract::SCHEMA_BYTES;
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions, Transport};
 
 pub(in crate::findings) const ANNOTATIONS: &[&Rule] = &[&ANNOTATION];
 pub(in crate::findings) const HEADERS: &[&Rule] = &[&PARAM];

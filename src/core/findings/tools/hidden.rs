@@ -2,7 +2,7 @@
 
 use crate::decode::json::{Object, array};
 use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
-use crate::mcp::method::Method;
+use crate::mcp::Method;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&HIDDEN];
 

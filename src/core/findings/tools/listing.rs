@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::findings::history::Listing;
 use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
-use crate::mcp::method::Method;
-use crate::mcp::revision::Revisions;
+use crate::mcp::{Method, Revisions};
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&CHANGED_SILENTLY, &ORDER_UNSTABLE];
 

@@ -3,8 +3,8 @@
 use super::{call_verdict, schema_and_value, tool_name};
 use crate::findings::schema::revision;
 use crate::findings::{Check, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
+use crate::mcp::Method;
 use crate::mcp::contract::{UncheckedReason, Verdict};
-use crate::mcp::method::Method;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&UNCHECKED];
 

@@ -6,8 +6,8 @@ use super::{Digest, LinkableRequest, OPEN};
 use crate::capture::Time;
 use crate::capture::steps::step;
 use crate::decode::Direction;
+use crate::mcp::MessageNumber;
 use crate::mcp::number_index::NumberIndex;
-use crate::mcp::numbers::MessageNumber;
 
 /// What a later message names of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

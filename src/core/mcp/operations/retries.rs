@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use super::open_requests::Name;
 use super::{LinkableRequest, Operations, RETRY_TIME, Token};
 use crate::mcp::link::{Link, Why};
-use crate::mcp::message::Message;
-use crate::mcp::numbers::MessageNumber;
+use crate::mcp::{Message, MessageNumber};
 
 /// Nanoseconds within which two equal calls count as sent at the same time if neither is answered:
 /// a client waits longer for an answer, and a capture may end while both are in progress.

@@ -9,9 +9,8 @@ use crate::decode::secrets::comparable;
 use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
-use crate::mcp::numbers::SessionNumber;
-use crate::mcp::session::Transport;
 use crate::mcp::session_index::ExchangeEvidence;
+use crate::mcp::{SessionNumber, Transport};
 
 impl Tracker {
     /// Stores the head of a request or response. The texts of the exchange may need it.

@@ -19,12 +19,9 @@ use crate::capture::Time;
 use crate::decode::jsonrpc::{Envelope, JsonRpcText, Kind};
 use crate::decode::stack::{ParsedText, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction, json};
-use crate::mcp::method::Method;
-use crate::mcp::numbers::{MessageNumber, SessionNumber};
 use crate::mcp::pairing::Scope;
-use crate::mcp::revision::Revision;
-use crate::mcp::session::Transport;
 use crate::mcp::session_index::ExchangeEvidence;
+use crate::mcp::{MessageNumber, Method, Revision, SessionNumber, Transport};
 
 /// The knowledge of the pipeline about input that may still arrive.
 pub trait ExpectedInput {

@@ -20,9 +20,8 @@ use super::{Text, Tracker};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::stack::{ConnectionInfo, TextCarrier};
-use crate::mcp::numbers::SessionNumber;
-use crate::mcp::session::{Peers, Transport};
 use crate::mcp::session_index::ExchangeEvidence;
+use crate::mcp::{Peers, SessionNumber, Transport};
 
 /// Whether a text belongs to a stream whose request was not captured, or to a WebSocket that was
 /// opened before the capture.

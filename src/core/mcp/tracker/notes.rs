@@ -6,10 +6,9 @@ use super::{Tracker, TrackerEvent, TrackerSink};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::Exchange;
-use crate::mcp::message::Message;
-use crate::mcp::note::{HttpNote, Note, NoteKind, WaitEnd};
-use crate::mcp::numbers::SessionNumber;
+use crate::mcp::note::{HttpNote, NoteKind, WaitEnd};
 use crate::mcp::pairing::{ExchangeEnd, Pending};
+use crate::mcp::{Message, Note, SessionNumber};
 
 /// Statuses that redirect a request.
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];

@@ -7,11 +7,11 @@ use super::{SESSIONS, Tracker, TrackerEvent, TrackerSink, notes};
 use crate::capture::Time;
 use crate::decode::stack::{ConnectionInfo, Process};
 use crate::decode::{ConnectionId, Endpoints};
-use crate::mcp::numbers::SessionNumber;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, Pending};
-use crate::mcp::session::{Peers, Session, Transport, are_between};
+use crate::mcp::session::are_between;
 use crate::mcp::session_index::ExchangeEvidence;
+use crate::mcp::{Peers, Session, SessionNumber, Transport};
 
 impl Tracker {
     pub(super) fn open(

@@ -26,7 +26,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::comparable;
 use crate::decode::uri;
-use crate::mcp::numbers::SessionNumber;
+use crate::mcp::SessionNumber;
 use crate::mcp::session_index::{ExchangeEvidence, path};
 
 /// Exchanges remembered because their session may be opened later. A client opens its session

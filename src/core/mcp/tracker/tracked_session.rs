@@ -9,12 +9,9 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::content::{self, Status};
 use crate::mcp::handshake::Handshake;
-use crate::mcp::message::{Carrier, Message};
-use crate::mcp::note::Note;
-use crate::mcp::numbers::MessageNumber;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, PairingResult, Pending, Scope};
-use crate::mcp::session::Session;
+use crate::mcp::{Carrier, Message, MessageNumber, Note, Session};
 
 /// The state of an open session.
 #[derive(Debug)]
