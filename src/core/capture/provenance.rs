@@ -13,7 +13,7 @@
 //! A part is discarded when no open stream needs it. A store receives each discarded part. For
 //! later queries the latest parts can be retained.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxBuildHasher;
 
@@ -253,29 +253,6 @@ impl Provenance {
         packets
     }
 
-    /// A copy of everything that leads from `span` down to packets. It stays valid when the parts
-    /// are discarded here. Spans inside `span` lead to the same packets in the copy.
-    pub fn extract(&self, span: Span) -> Provenance {
-        let mut found: BTreeMap<StreamId, BTreeMap<u64, StreamPart>> = BTreeMap::new();
-        let mut open = vec![span];
-        while let Some(span) = open.pop() {
-            for part in self.parents(span) {
-                let copy = found.entry(span.stream).or_default().entry(part.start).or_insert(part);
-                copy.end = copy.end.max(part.end);
-                match part.origin {
-                    Origin::Copied { stream, offset } => {
-                        open.push(Span { stream, start: offset, end: offset + (part.end - part.start) });
-                    }
-                    Origin::Derived(from) => open.push(from),
-                    Origin::Packet { .. } | Origin::Missing => {}
-                }
-            }
-        }
-        let record = |parts: BTreeMap<u64, StreamPart>| OpenStream { length: 0, parts: parts.into_values().collect() };
-        let streams = found.into_iter().map(|(stream, parts)| (stream, record(parts))).collect();
-        Provenance { streams, ..Provenance::default() }
-    }
-
     /// Discards the parts of `stream` that end at or before `before`. Calls `on_discard` with each.
     pub fn forget(&mut self, stream: StreamId, before: u64, mut on_discard: impl FnMut(StreamPart)) {
         if let Some(record) = self.streams.get_mut(&stream) {
@@ -336,19 +313,6 @@ mod tests {
             [range(14, 156, 166), range(15, 66, 86), range(15, 96, 116), range(17, 54, 64)]
         );
         assert_eq!(provenance.packets(Span { stream: body, start: 10, end: 70 }).len(), 3);
-    }
-
-    #[test]
-    fn extracted_parts_outlive_discarded_ones() {
-        let (mut provenance, tcp, body) = two_chunks();
-        let plain = provenance.open();
-        provenance.append(plain, 300, Origin::Derived(Span { stream: body, start: 0, end: 100 }));
-        let (part, whole) = (Span { stream: body, start: 30, end: 70 }, Span { stream: plain, start: 0, end: 300 });
-        let wanted = [part, whole].map(|span| provenance.packets(span));
-        let extracted = [part, whole].map(|span| provenance.extract(span));
-        [tcp, body, plain].into_iter().for_each(|stream| provenance.close(stream, |_| {}));
-        assert_eq!([extracted[0].packets(part), extracted[1].packets(whole)], wanted);
-        assert_eq!(extracted[0].packets(Span { start: 65, ..part }), [PacketNumber(17)]);
     }
 
     #[test]

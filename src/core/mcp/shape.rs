@@ -48,8 +48,6 @@ pub enum Role<'a> {
     Method(&'a str),
     /// A response with a result to a request of this method.
     AnswerTo(&'a str),
-    /// A response with an error.
-    Error,
 }
 
 /// The kind of difference between a value and its shape.
@@ -109,10 +107,6 @@ pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
         Role::AnswerTo(method) => match arena.methods.get(method).map(|method| &*method.answers) {
             Some([common, others @ ..]) => check_response(revision, arena, (*common, others), text, start),
             _ => Vec::new(),
-        },
-        Role::Error => match error_shape(arena, text, start) {
-            Some(shape) => walk::walk(arena, shape, text, start),
-            None => Vec::new(),
         },
     }
 }
@@ -178,15 +172,6 @@ fn check_response(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: 
         Some(task) if !mismatches.is_empty() && member("task").is_some() => walk::walk(arena, *task, text, start),
         _ => mismatches,
     }
-}
-
-/// The shape of an error response, which depends on its code.
-fn error_shape(arena: &Arena, text: &str, start: usize) -> Option<Id> {
-    let code = walk::find(ValueCursor::trusting(text, start), "error").and_then(|error| walk::find(error, "code"));
-    let code = code.and_then(|mut cursor| text.get(cursor.value().ok()?)?.parse().ok());
-    let special = code.and_then(|code: i64| arena.errors.get(&code));
-    let common = ["JSONRPCErrorResponse", "JSONRPCError"].iter().find_map(|name| arena.definitions.get(name));
-    special.or(common).copied()
 }
 
 fn arena(revision: Revision) -> &'static Arena {

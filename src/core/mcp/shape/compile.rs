@@ -90,8 +90,6 @@ pub struct Arena {
     pub definitions: BTreeMap<&'static str, Id>,
     /// Requests and notifications by method.
     pub methods: FxHashMap<&'static str, Method>,
-    /// Whole error responses by code.
-    pub errors: BTreeMap<i64, Id>,
 }
 
 /// Compiles the tables read so far. An error names the definition.
@@ -120,10 +118,6 @@ pub fn compile(table: &ShapeTable<'static>) -> Result<Arena, String> {
             .map(|result| compiler.lower(&envelope(id(), None, required("result", Type::Name(result)))));
         let answers = answers.collect::<Result<_, _>>()?;
         compiler.arena.methods.insert(name, Method { message, answers });
-    }
-    for (code, name) in &table.errors {
-        let error = compiler.definition(name)?;
-        compiler.arena.errors.insert(*code, error);
     }
     Ok(compiler.arena)
 }

@@ -55,8 +55,6 @@ pub struct ShapeTable<'t> {
     pub definitions: BTreeMap<&'t str, Type<'t>>,
     /// Requests and notifications by method.
     pub methods: BTreeMap<&'t str, Method<'t>>,
-    /// Definitions of error responses by code.
-    pub errors: BTreeMap<i64, &'t str>,
 }
 
 impl<'t> ShapeTable<'t> {
@@ -69,12 +67,6 @@ impl<'t> ShapeTable<'t> {
                 "request" | "notification" => {
                     let (name, method) = reader.method(first == "request")?;
                     self.methods.insert(name, method);
-                }
-                "error" => {
-                    let code = reader.token()?;
-                    let code = code.parse().map_err(|_| reader.wrong("a code", code))?;
-                    let name = reader.token()?;
-                    self.errors.insert(code, name);
                 }
                 name => {
                     reader.expect("=")?;
@@ -90,7 +82,6 @@ impl<'t> ShapeTable<'t> {
         for name in names.split_whitespace() {
             self.definitions.remove(name);
             self.methods.remove(name);
-            self.errors.retain(|_, definition| *definition != name);
         }
     }
 }
