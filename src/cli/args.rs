@@ -262,13 +262,13 @@ impl Decoding {
     }
 }
 
-/// Takes one of these words, and gives what it stands for.
-fn one_of<T, const N: usize>(names: [(T, &'static str); N]) -> impl TypedValueParser<Value = T>
+/// Takes the name of one of these values, and gives the value.
+fn one_of<T, const N: usize>(values: [T; N], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
 {
-    let named = move |word: String| names.into_iter().find(|(_, name)| *name == word).map(|(value, _)| value);
-    PossibleValuesParser::new(names.map(|(_, name)| name)).try_map(move |word| named(word).ok_or("no such word"))
+    let named = move |word: String| values.into_iter().find(|value| name(*value) == word);
+    PossibleValuesParser::new(values.map(name)).try_map(move |word| named(word).ok_or("no such word"))
 }
 
 /// The sessions that a command is about.

@@ -124,6 +124,6 @@ impl Report {
     /// The number of pairs for each outcome that occurs.
     pub fn counts(&self) -> Vec<(Outcome, u64)> {
         let count = |outcome| self.pairs.iter().filter(|pair| pair.outcome == outcome).count() as u64;
-        Outcome::NAMES.iter().map(|(outcome, _)| (*outcome, count(*outcome))).filter(|(_, count)| *count > 0).collect()
+        Outcome::ALL.into_iter().map(|outcome| (outcome, count(outcome))).filter(|(_, count)| *count > 0).collect()
     }
 }

@@ -5,20 +5,26 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! words {
-    ($(#[$enum_attribute:meta])* pub enum $name:ident {
+    ($(#[$enum_attribute:meta])* $visibility:vis enum $name:ident {
         $($(#[$attribute:meta])* $variant:ident = $word:literal,)*
     }) => {
         $(#[$enum_attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$attribute])* $variant,)* }
+        $visibility enum $name { $($(#[$attribute])* $variant,)* }
 
+        #[allow(dead_code, reason = "not every such enum is listed, or read from a word")]
         impl $name {
-            /// All variants with their words, in the order of their definition.
-            pub const NAMES: [($name, &'static str); [$($word),*].len()] = [$(($name::$variant, $word)),*];
+            /// All variants, in the order of their definition.
+            pub const ALL: [$name; [$($word),*].len()] = [$($name::$variant),*];
 
             /// The word of this variant.
             pub fn name(self) -> &'static str {
-                Self::NAMES[self as usize].1
+                [$($word),*][self as usize]
+            }
+
+            /// The variant with this word.
+            pub fn named(word: &str) -> Option<$name> {
+                Self::ALL.into_iter().find(|variant| variant.name() == word)
             }
         }
     };

@@ -162,8 +162,8 @@ fn assert_ordered(plan: &Plan) {
 fn translate(plan: &Plan, index: usize, params: Option<&str>) {
     let step = &plan.steps[index];
     let client = params.and_then(ClientIdentity::of).unwrap_or_default();
-    for (_, from) in Revision::NAMES {
-        for (_, to) in Revision::NAMES {
+    for from in Revision::ALL.map(Revision::name) {
+        for to in Revision::ALL.map(Revision::name) {
             let translated = Dialect::new(from, to, client.clone()).translate(&step.label, step.is_request, params);
             if let Translated::Send(Some(sent)) = translated {
                 assert!(is_json(&sent), "{from} to {to} made {sent}");

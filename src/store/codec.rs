@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn words_keep_their_numbers() {
-        assert_eq!(Kind::ALL.map_codes(), [0, 1, 2, 3, 4]);
+        assert_eq!(<Kind as Code>::ALL.map_codes(), [0, 1, 2, 3, 4]);
         assert_eq!(Carrier::from_code(3), Ok(Carrier::Line));
         assert_eq!(Carrier::from_code(5), Err(Damaged("a carrier")));
         assert_eq!(Carrier::from_code(-1), Err(Damaged("a carrier")));

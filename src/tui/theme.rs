@@ -4,16 +4,18 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::view::paint::Tone;
 
-/// A set of colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Theme {
-    /// Light text on a dark background.
-    #[default]
-    Dark,
-    /// Dark text on a light background.
-    Light,
-    /// No colours: bold, dim, underlined and reversed text. It is used if `NO_COLOR` is set.
-    Mono,
+mcptap_core::words! {
+    /// A set of colours.
+    #[derive(Default)]
+    pub enum Theme {
+        /// Light text on a dark background.
+        #[default]
+        Dark = "dark",
+        /// Dark text on a light background.
+        Light = "light",
+        /// No colours: bold, dim, underlined and reversed text. It is used if `NO_COLOR` is set.
+        Mono = "mono",
+    }
 }
 
 /// Elements of the screen, in addition to the tones of text.
@@ -48,20 +50,6 @@ pub enum UiElement {
 }
 
 impl Theme {
-    /// All themes, with the names that `:theme` takes.
-    pub const NAMES: [(Theme, &'static str); 3] =
-        [(Theme::Dark, "dark"), (Theme::Light, "light"), (Theme::Mono, "mono")];
-
-    /// The theme with a name.
-    pub fn named(name: &str) -> Option<Theme> {
-        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(theme, _)| *theme)
-    }
-
-    /// The name of the theme.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(theme, _)| *theme == self).map_or("", |(_, name)| name)
-    }
-
     /// The next theme. After the last one comes the first.
     pub fn next(self) -> Theme {
         match self {
@@ -219,8 +207,7 @@ mod tests {
     /// All palettes, each with the styles of all elements and tones.
     fn styles() -> impl Iterator<Item = (Palette, Vec<Style>)> {
         let depths = [ColourDepth::Full, ColourDepth::Sixteen];
-        let palettes =
-            Theme::NAMES.into_iter().flat_map(move |(theme, _)| depths.map(|depth| Palette { theme, depth }));
+        let palettes = Theme::ALL.into_iter().flat_map(move |theme| depths.map(|depth| Palette { theme, depth }));
         palettes.map(|palette| {
             let tones = [Tone::Client, Tone::Server, Tone::Error, Tone::Warning, Tone::Dim, Tone::Strong];
             let styles = ELEMENTS.map(|element| palette.element(element)).into_iter();
@@ -233,8 +220,8 @@ mod tests {
         for (_, styles) in styles().filter(|(palette, _)| palette.theme == Theme::Mono) {
             assert!(styles.iter().all(|style| (style.fg, style.bg) == (None, None)));
         }
-        for (theme, name) in Theme::NAMES {
-            assert_eq!(Theme::named(name), Some(theme));
+        for theme in Theme::ALL {
+            assert_eq!(Theme::named(theme.name()), Some(theme));
             assert_ne!(theme.next(), theme);
         }
     }

@@ -19,40 +19,23 @@ use crate::mcp::{MessageNumber, Session};
 use crate::store::StoreReader;
 use facts::Facts;
 
-/// A symptom that a user sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Symptom {
-    /// A tool is never called.
-    NeverCalled,
-    /// A request waits and is not answered.
-    Hangs,
-    /// The server ends.
-    Crash,
-    /// The server, or something before it, refuses requests.
-    Refused,
-    /// Calls take long.
-    Slow,
-    /// Text that is no message is between the messages.
-    Noise,
-    /// Calls fail, although the server answers.
-    Fails,
-}
-
-impl Symptom {
-    /// The symptoms and the words for them, in the order of the help text.
-    pub const NAMES: [(Symptom, &'static str); 7] = [
-        (Symptom::NeverCalled, "never-called"),
-        (Symptom::Hangs, "hangs"),
-        (Symptom::Crash, "crash"),
-        (Symptom::Refused, "refused"),
-        (Symptom::Slow, "slow"),
-        (Symptom::Noise, "noise"),
-        (Symptom::Fails, "fails"),
-    ];
-
-    /// The word on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(symptom, _)| *symptom == self).map_or("", |(_, name)| name)
+mcptap_core::words! {
+    /// A symptom that a user sees.
+    pub enum Symptom {
+        /// A tool is never called.
+        NeverCalled = "never-called",
+        /// A request waits and is not answered.
+        Hangs = "hangs",
+        /// The server ends.
+        Crash = "crash",
+        /// The server, or something before it, refuses requests.
+        Refused = "refused",
+        /// Calls take long.
+        Slow = "slow",
+        /// Text that is no message is between the messages.
+        Noise = "noise",
+        /// Calls fail, although the server answers.
+        Fails = "fails",
     }
 }
 

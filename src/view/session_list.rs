@@ -91,39 +91,30 @@ pub fn fold(listed: &ListedSession, now: Time) -> Option<Fold> {
     (session.messages == 0 && state != RecordingState::Died).then_some(Fold::Empty)
 }
 
-/// A column by which the list can be sorted. Equal sessions stay in the order of their numbers,
-/// the latest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SortKey {
-    /// The number of the session, the latest first.
-    #[default]
-    Number,
-    /// The time of the first message, the latest first.
-    Started,
-    /// The name, from A to Z.
-    Server,
-    /// The requests of the client, the most first.
-    Calls,
-    /// The requests that failed, the most first.
-    Fail,
-    /// The requests without an answer, the most first.
-    Open,
-    /// The findings: the most errors first, then warnings, then infos.
-    Findings,
+mcptap_core::words! {
+    /// A column by which the list can be sorted. Equal sessions stay in the order of their numbers,
+    /// the latest first.
+    #[derive(Default)]
+    pub enum SortKey {
+        /// The number of the session, the latest first.
+        #[default]
+        Number = "number",
+        /// The time of the first message, the latest first.
+        Started = "started",
+        /// The name, from A to Z.
+        Server = "server",
+        /// The requests of the client, the most first.
+        Calls = "calls",
+        /// The requests that failed, the most first.
+        Fail = "fail",
+        /// The requests without an answer, the most first.
+        Open = "open",
+        /// The findings: the most errors first, then warnings, then infos.
+        Findings = "findings",
+    }
 }
 
 impl SortKey {
-    /// All columns and the words for them, in the order in which help names them.
-    pub const NAMES: [(SortKey, &'static str); 7] = [
-        (SortKey::Number, "number"),
-        (SortKey::Started, "started"),
-        (SortKey::Server, "server"),
-        (SortKey::Calls, "calls"),
-        (SortKey::Fail, "fail"),
-        (SortKey::Open, "open"),
-        (SortKey::Findings, "findings"),
-    ];
-
     /// The order of two sessions.
     pub fn compare(self, one: &ListedSession, other: &ListedSession) -> Ordering {
         let most = |count: fn(&ListedSession) -> u64| count(other).cmp(&count(one));

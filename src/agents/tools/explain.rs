@@ -86,8 +86,8 @@ struct EvidenceRow {
 pub fn explain(reader: &StoreReader, arguments: ExplainArguments) -> Result<SessionExplanation> {
     let (session, _) = super::session(reader, arguments.session)?;
     let symptom = arguments.symptom.as_deref().map(|word| {
-        let known = Symptom::NAMES.into_iter().find(|(_, name)| *name == word).map(|(symptom, _)| symptom);
-        known.with_context(|| format!("{word:?} is no symptom: {}", Symptom::NAMES.map(|(_, name)| name).join(", ")))
+        let known = Symptom::named(word);
+        known.with_context(|| format!("{word:?} is no symptom: {}", Symptom::ALL.map(Symptom::name).join(", ")))
     });
     let symptom = symptom.transpose()?;
     let explanation = explain::explain(reader, &session, symptom)?;

@@ -12,7 +12,7 @@ use crate::view::explain::Symptom;
 }))]
 pub struct Explain {
     /// Only causes of this symptom
-    #[arg(long, value_name = "SYMPTOM", value_parser = one_of(Symptom::NAMES))]
+    #[arg(long, value_name = "SYMPTOM", value_parser = one_of(Symptom::ALL, Symptom::name))]
     pub symptom: Option<Symptom>,
     /// Print one JSON object instead of text
     #[arg(long)]

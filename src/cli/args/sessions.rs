@@ -17,7 +17,7 @@ pub struct Sessions {
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
     /// Sort by this column: number, started, server, calls, fail, open or findings
-    #[arg(long, value_name = "COLUMN", value_parser = one_of(SortKey::NAMES))]
+    #[arg(long, value_name = "COLUMN", value_parser = one_of(SortKey::ALL, SortKey::name))]
     pub sort: Option<SortKey>,
     /// List at most this many sessions [default: 100 in the table]
     #[arg(long, short = 'n', value_name = "N")]

@@ -81,7 +81,7 @@ impl Config {
         };
         let mut severities = BTreeMap::new();
         for (rule, name) in section.severity {
-            let Some((severity, _)) = Severity::NAMES.into_iter().find(|(_, known)| *known == name) else {
+            let Some(severity) = Severity::named(&name) else {
                 bail!("a severity must be error, warning or info, not {name:?}");
             };
             severities.insert(rule, severity);

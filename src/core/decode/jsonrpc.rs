@@ -21,33 +21,22 @@ use super::json::{Index, member, string_lossy};
 use super::raw::Raw;
 pub use fuzz::fuzz_jsonrpc;
 
-/// The kind of a JSON-RPC message. It is decided leniently: a message without `jsonrpc` has a kind,
-/// and a finding reports the missing member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A message with a method and an id.
-    Request,
-    /// A message with a method and no id.
-    Notification,
-    /// A message with a result.
-    Response,
-    /// A message with an error.
-    Error,
-    /// A message of none of these kinds.
-    #[default]
-    Invalid,
-}
-
-impl Kind {
-    /// The kind as written in the JSON lines output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Request => "request",
-            Kind::Notification => "notification",
-            Kind::Response => "response",
-            Kind::Error => "error",
-            Kind::Invalid => "invalid",
-        }
+words! {
+    /// The kind of a JSON-RPC message. It is decided leniently: a message without `jsonrpc` has a
+    /// kind, and a finding reports the missing member.
+    #[derive(Default)]
+    pub enum Kind {
+        /// A message with a method and an id.
+        Request = "request",
+        /// A message with a method and no id.
+        Notification = "notification",
+        /// A message with a result.
+        Response = "response",
+        /// A message with an error.
+        Error = "error",
+        /// A message of none of these kinds.
+        #[default]
+        Invalid = "invalid",
     }
 }
 

@@ -64,14 +64,16 @@ pub enum Ending {
     Cut,
 }
 
-/// The direction in which bytes of an MCP conversation flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// From the client (the MCP host) to the server.
-    #[default]
-    ClientToServer,
-    /// From the server to the client.
-    ServerToClient,
+words! {
+    /// The direction in which bytes of an MCP conversation flow.
+    #[derive(Default)]
+    pub enum Direction {
+        /// From the client (the MCP host) to the server.
+        #[default]
+        ClientToServer = "client-to-server",
+        /// From the server to the client.
+        ServerToClient = "server-to-client",
+    }
 }
 
 impl Direction {
@@ -80,14 +82,6 @@ impl Direction {
         match self {
             Direction::ClientToServer => Direction::ServerToClient,
             Direction::ServerToClient => Direction::ClientToServer,
-        }
-    }
-
-    /// The direction as written in the JSON lines output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::ClientToServer => "client-to-server",
-            Direction::ServerToClient => "server-to-client",
         }
     }
 }

@@ -19,11 +19,6 @@ words! {
 }
 
 impl Revision {
-    /// The revision of this name; `None` for a draft or anything else that was never published.
-    pub fn named(name: &str) -> Option<Revision> {
-        Self::NAMES.iter().find(|(_, known_name)| *known_name == name).map(|(revision, _)| *revision)
-    }
-
     /// Whether each request names its revision and there is no handshake (2026-07-28 basic/index
     /// "_meta").
     pub fn is_stateless(self) -> bool {
@@ -98,7 +93,7 @@ impl Revisions {
 
     /// The revisions of the set, oldest first.
     pub fn iter(self) -> impl Iterator<Item = Revision> {
-        Revision::NAMES.iter().map(|(revision, _)| *revision).filter(move |revision| self.contains(*revision))
+        Revision::ALL.into_iter().filter(move |revision| self.contains(*revision))
     }
 }
 
@@ -108,8 +103,8 @@ mod tests {
 
     #[test]
     fn names_and_order_agree() {
-        assert!(Revision::NAMES.is_sorted());
-        assert!(Revision::NAMES.iter().all(|(revision, name)| Revision::named(name) == Some(*revision)));
+        assert!(Revision::ALL.map(Revision::name).is_sorted());
+        assert!(Revision::ALL.into_iter().all(|revision| Revision::named(revision.name()) == Some(revision)));
         assert_eq!(Revision::named("2024-10-07"), None);
     }
 

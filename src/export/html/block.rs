@@ -20,30 +20,19 @@ use serde::Serialize;
 use super::columns::ItemColumns;
 use crate::mcp::SessionNumber;
 
-/// The content of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BlockKind {
-    /// The facts of a session.
-    Session,
-    /// Rows of its timeline.
-    Rows,
-    /// Layers and bytes of its messages.
-    Details,
-    /// Its HTTP exchanges.
-    Exchanges,
-    /// The places where it breaks rules.
-    Findings,
-}
-
-impl BlockKind {
-    fn name(self) -> &'static str {
-        match self {
-            BlockKind::Session => "session",
-            BlockKind::Rows => "rows",
-            BlockKind::Details => "details",
-            BlockKind::Exchanges => "exchanges",
-            BlockKind::Findings => "findings",
-        }
+mcptap_core::words! {
+    /// The content of a block.
+    pub(super) enum BlockKind {
+        /// The facts of a session.
+        Session = "session",
+        /// Rows of its timeline.
+        Rows = "rows",
+        /// Layers and bytes of its messages.
+        Details = "details",
+        /// Its HTTP exchanges.
+        Exchanges = "exchanges",
+        /// The places where it breaks rules.
+        Findings = "findings",
     }
 }
 

@@ -280,20 +280,20 @@ fn number() -> impl Strategy<Value = u64> {
 prop_compose! {
     fn any_message()(
         (session, message_number, time, transport, client) in
-            (any::<u32>(), number(), any::<i64>(), prop::sample::select(Transport::NAMES.to_vec()), any::<bool>()),
+            (any::<u32>(), number(), any::<i64>(), prop::sample::select(Transport::ALL.to_vec()), any::<bool>()),
         (id, method, raw) in (of(hostile()), of(hostile()), prop_oneof![
             3 => hostile().prop_map(String::into_bytes),
             1 => vec(any::<u8>(), 0..24),
         ]),
         (batch, answers, answered_by, latency) in (of((number(), any::<u32>())), of(number()), of(number()), of(any::<i64>())),
-        (packets, carrier, exchange) in (vec(number(), 0..5), prop::sample::select(Carrier::NAMES.to_vec()), of(number())),
+        (packets, carrier, exchange) in (vec(number(), 0..5), prop::sample::select(Carrier::ALL.to_vec()), of(number())),
         (sse_id, at_line, redelivered, findings) in (of(hostile()), of(number()), any::<bool>(), vec(Just("rule"), 0..3)),
     ) -> Message {
         Message {
             session: SessionNumber(session),
             number: MessageNumber(message_number),
             time: Time(time),
-            transport: transport.0,
+            transport,
             direction: if client { Direction::ClientToServer } else { Direction::ServerToClient },
             kind: if client { Kind::Request } else { Kind::Error },
             id: id.map(|id| json!(id).to_string().into()),
@@ -307,7 +307,7 @@ prop_compose! {
             latency,
             span: Span::default(),
             packets: packets.into_iter().map(PacketNumber).collect(),
-            carrier: carrier.0,
+            carrier,
             exchange: exchange.map(ExchangeNumber),
             sse_id,
             line: at_line,

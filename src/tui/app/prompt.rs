@@ -110,8 +110,8 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
             }
             _ => app.notify_error("there is no such session"),
         },
-        "sort" => match SortKey::NAMES.into_iter().find(|(_, name)| *name == rest) {
-            Some((key, _)) => session_view::set_sort(app, key),
+        "sort" => match SortKey::named(rest) {
+            Some(key) => session_view::set_sort(app, key),
             None => app.notify_error("sort takes number, started, server, calls, fail, open or findings"),
         },
         "replay" => super::replay::command(app, rest),

@@ -106,8 +106,8 @@ fn summary(run: &Run) -> String {
         RequestState::Skipped(_) => Some(Outcome::Skipped),
         _ => None,
     };
-    let count = |wanted: &Outcome| run.rows.iter().filter(|row| outcome(&row.state) == Some(*wanted)).count();
-    let counts = Outcome::NAMES.iter().map(|(outcome, _)| (*outcome, count(outcome))).filter(|(_, count)| *count > 0);
+    let count = |wanted| run.rows.iter().filter(|row| outcome(&row.state) == Some(wanted)).count();
+    let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, count(outcome))).filter(|(_, count)| *count > 0);
     let counts: Vec<String> = counts.map(|(outcome, count)| format!("{count} {}", text::words(outcome))).collect();
     format!("{}: {}", units::count(run.rows.len() as u64, "request"), counts.join(", "))
 }

@@ -24,39 +24,28 @@ pub enum Stop {
     TooDeep,
 }
 
-/// The type of a JSON value, recognised by its first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JsonType {
-    /// A value that begins with `{`.
-    Object,
-    /// A value that begins with `[`.
-    Array,
-    /// A value that begins with `"`.
-    String,
-    /// A value that begins with a digit or `-`.
-    Number,
-    /// A value that begins with `t` or `f`.
-    Boolean,
-    /// A value that begins with `n`.
-    Null,
+words! {
+    /// The type of a JSON value, recognised by its first byte. Its name has an article.
+    pub enum JsonType {
+        /// A value that begins with `{`.
+        Object = "an object",
+        /// A value that begins with `[`.
+        Array = "an array",
+        /// A value that begins with `"`.
+        String = "a string",
+        /// A value that begins with a digit or `-`.
+        Number = "a number",
+        /// A value that begins with `t` or `f`.
+        Boolean = "a boolean",
+        /// A value that begins with `n`.
+        Null = "null",
+    }
 }
 
 impl JsonType {
     /// The type of the value at the start of `text`; `None` if no value begins there.
     pub fn of(text: &str) -> Option<JsonType> {
         JsonScanner::trusting(text, 0).kind()
-    }
-
-    /// The type in words with an article, as `an object`.
-    pub fn name(self) -> &'static str {
-        match self {
-            JsonType::Object => "an object",
-            JsonType::Array => "an array",
-            JsonType::String => "a string",
-            JsonType::Number => "a number",
-            JsonType::Boolean => "a boolean",
-            JsonType::Null => "null",
-        }
     }
 }
 

@@ -53,40 +53,21 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The purpose of a secret, as a line of a key log names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Label {
-    /// The master secret of TLS 1.2.
-    Master,
-    /// The traffic secret of the client's early data.
-    ClientEarly,
-    /// The traffic secret of the client's encrypted handshake.
-    ClientHandshake,
-    /// The traffic secret of the server's encrypted handshake.
-    ServerHandshake,
-    /// The traffic secret of the client's application data, before any key update.
-    ClientTraffic,
-    /// The traffic secret of the server's application data, before any key update.
-    ServerTraffic,
-}
-
-impl Label {
-    const ALL: [(Label, &'static str); 6] = [
-        (Label::Master, "CLIENT_RANDOM"),
-        (Label::ClientEarly, "CLIENT_EARLY_TRAFFIC_SECRET"),
-        (Label::ClientHandshake, "CLIENT_HANDSHAKE_TRAFFIC_SECRET"),
-        (Label::ServerHandshake, "SERVER_HANDSHAKE_TRAFFIC_SECRET"),
-        (Label::ClientTraffic, "CLIENT_TRAFFIC_SECRET_0"),
-        (Label::ServerTraffic, "SERVER_TRAFFIC_SECRET_0"),
-    ];
-
-    /// The label in the key log.
-    pub fn name(self) -> &'static str {
-        Label::ALL[self as usize].1
-    }
-
-    fn of(name: &[u8]) -> Option<Label> {
-        Label::ALL.iter().find(|(_, known)| known.as_bytes() == name).map(|(label, _)| *label)
+words! {
+    /// The purpose of a secret, as a line of a key log names it.
+    pub enum Label {
+        /// The master secret of TLS 1.2.
+        Master = "CLIENT_RANDOM",
+        /// The traffic secret of the client's early data.
+        ClientEarly = "CLIENT_EARLY_TRAFFIC_SECRET",
+        /// The traffic secret of the client's encrypted handshake.
+        ClientHandshake = "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        /// The traffic secret of the server's encrypted handshake.
+        ServerHandshake = "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        /// The traffic secret of the client's application data, before any key update.
+        ClientTraffic = "CLIENT_TRAFFIC_SECRET_0",
+        /// The traffic secret of the server's application data, before any key update.
+        ServerTraffic = "SERVER_TRAFFIC_SECRET_0",
     }
 }
 
@@ -110,7 +91,8 @@ impl Secrets {
     /// The secrets as lines of a key log.
     pub fn lines(&self, random: &Random) -> String {
         let mut lines = String::new();
-        for (label, name) in Label::ALL {
+        for label in Label::ALL {
+            let name = label.name();
             if let Some(secret) = self.get(label) {
                 lines += &format!("{name} {} {}\n", hex(random), hex(secret.as_bytes()));
             }
@@ -177,7 +159,7 @@ impl KeyLog {
 /// for anything else.
 fn read(line: &[u8]) -> Option<(Label, Random, Secret)> {
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
-    let label = Label::of(words.next()?)?;
+    let label = Label::named(std::str::from_utf8(words.next()?).ok()?)?;
     let mut random = [0; 32];
     unhex(words.next()?, &mut random).filter(|length| *length == 32)?;
     let mut secret = [0; 48];

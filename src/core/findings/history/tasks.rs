@@ -56,8 +56,7 @@ pub struct TaskState<'a> {
 impl<'a> TaskState<'a> {
     fn read(members: Object<'a>) -> Option<TaskState<'a>> {
         let id = members.text("taskId").filter(|id| id.len() <= ID)?.into_owned();
-        let status = members.text("status");
-        let status = Status::NAMES.iter().find(|(_, name)| status.as_deref() == Some(name)).map(|(status, _)| *status);
+        let status = members.text("status").and_then(|status| Status::named(&status));
         let updated = members.text("lastUpdatedAt").filter(|text| text.len() <= ID).map(|text| text.into_owned());
         Some(TaskState { id, status, updated, members })
     }

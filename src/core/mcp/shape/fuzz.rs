@@ -13,7 +13,7 @@ use crate::decode::json::{is_json, locate};
 pub fn fuzz_shape(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let whole = is_json(text);
-    for (revision, _) in Revision::NAMES {
+    for revision in Revision::ALL {
         let requests = methods(revision, true).chain(methods(revision, false)).map(Role::Method);
         let results = methods(revision, true).map(Role::AnswerTo);
         for role in requests.chain(results) {

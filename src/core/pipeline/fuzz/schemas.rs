@@ -19,7 +19,8 @@ const VALUES: usize = 4;
 pub fn fuzz_schema(data: &[u8]) {
     let Some((revision, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
-    let (revision, name) = Revision::NAMES[usize::from(*revision) % Revision::NAMES.len()];
+    let revision = Revision::ALL[usize::from(*revision) % Revision::ALL.len()];
+    let name = revision.name();
     let (schema, values) = text.split_once('\n').unwrap_or((text, ""));
     let values: Vec<&str> = values.lines().take(VALUES).collect();
     fuzz_contract(revision, schema, &values);
