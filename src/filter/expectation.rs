@@ -87,26 +87,28 @@ pub enum Statistic {
     Sum,
 }
 
-/// A number that each message may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageMeasure {
-    /// Nanoseconds from the request to the response, on responses.
-    Latency,
-    /// Bytes of the text.
-    Size,
-    /// Nanoseconds since the first message of the session.
-    Elapsed,
+mcptap_core::words! {
+    /// A number that each message may have, with the field of the filter language that has it.
+    pub enum MessageMeasure {
+        /// Nanoseconds from the request to the response, on responses.
+        Latency = "latency",
+        /// Bytes of the text.
+        Size = "size",
+        /// Nanoseconds since the first message of the session.
+        Elapsed = "elapsed",
+    }
 }
 
-/// A number about a list of tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolsMeasure {
-    /// The number of tools.
-    Count,
-    /// Bytes of their definitions, as sent.
-    Bytes,
-    /// Tokens of their definitions in a model's context, estimated from the bytes.
-    Tokens,
+mcptap_core::words! {
+    /// A number about a list of tools.
+    pub enum ToolsMeasure {
+        /// The number of tools.
+        Count = "tools.count",
+        /// Bytes of their definitions, as sent.
+        Bytes = "tools.bytes",
+        /// Tokens of their definitions in a model's context, estimated from the bytes.
+        Tokens = "tools.tokens",
+    }
 }
 
 const STATISTICS: [(&str, Statistic); 8] = [
@@ -120,15 +122,6 @@ const STATISTICS: [(&str, Statistic); 8] = [
     ("sum", Statistic::Sum),
 ];
 
-const MEASURES: [(&str, MessageMeasure); 3] =
-    [("latency", MessageMeasure::Latency), ("size", MessageMeasure::Size), ("elapsed", MessageMeasure::Elapsed)];
-
-const TOOLS: [(&str, ToolsMeasure); 3] = [
-    ("tools.count", ToolsMeasure::Count),
-    ("tools.bytes", ToolsMeasure::Bytes),
-    ("tools.tokens", ToolsMeasure::Tokens),
-];
-
 impl Statistic {
     /// The word of the language.
     pub fn name(self) -> &'static str {
@@ -137,11 +130,6 @@ impl Statistic {
 }
 
 impl MessageMeasure {
-    /// The field of the filter language with this measure.
-    pub fn name(self) -> &'static str {
-        MEASURES.iter().find(|(_, measure)| *measure == self).map_or("", |(name, _)| name)
-    }
-
     /// Whether it is a number of nanoseconds. Otherwise it is a number of bytes.
     pub fn is_duration(self) -> bool {
         self != MessageMeasure::Size
@@ -256,18 +244,18 @@ fn quantity(text: &str, start: &str) -> Result<Requirement, FilterError> {
     };
     let quantity = if name == "count" {
         Quantity::Count
-    } else if let Some((_, measure)) = TOOLS.iter().find(|(known, _)| *known == name) {
-        Quantity::Tools(*measure)
+    } else if let Some(measure) = ToolsMeasure::named(name) {
+        Quantity::Tools(measure)
     } else if let Some((_, statistic)) = STATISTICS.iter().find(|(known, _)| *known == name) {
         let Ok((after, measure)) = preceded(blank, word).parse(rest) else {
             return Err(at_end(text, &rest[..0], "latency, size or elapsed"));
         };
-        let Some((_, measure)) = MEASURES.iter().find(|(known, _)| *known == measure) else {
+        let Some(measure) = MessageMeasure::named(measure) else {
             let error = SyntaxError::new(measure, format!("{name} cannot be taken of {measure}"));
-            return Err(located(text, error.expected(&MEASURES.map(|(name, _)| name))));
+            return Err(located(text, error.expected(&MessageMeasure::ALL.map(MessageMeasure::name))));
         };
         rest = after;
-        Quantity::Statistic(*statistic, *measure)
+        Quantity::Statistic(*statistic, measure)
     } else {
         return Err(unknown(text, name));
     };
@@ -322,7 +310,7 @@ fn read_bound(quantity: Quantity, value: &literal::Literal) -> Result<i64, Misma
 
 /// The error for a word that begins no expectation.
 fn unknown(text: &str, written: &str) -> FilterError {
-    let names = || FORMS.into_iter().chain(["count"]).chain(TOOLS.map(|(name, _)| name));
+    let names = || FORMS.into_iter().chain(["count"]).chain(ToolsMeasure::ALL.map(ToolsMeasure::name));
     let near = nearest(written, names().chain(STATISTICS.map(|(name, _)| name)));
     let mut error = SyntaxError::new(written, format!("{written} begins no expectation"));
     error.expected = match near.is_empty() {

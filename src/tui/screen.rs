@@ -1,8 +1,7 @@
 //! The screens of the terminal UI.
 
 mcptap_core::words! {
-    /// A screen: one of the tabs, in their order, or the details of one message. `index` depends on
-    /// the order.
+    /// A screen: one of the tabs, in their order, or the details of one message.
     #[derive(Default)]
     pub enum Screen {
         #[default]
