@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use crate::capture::pipe::{HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, StreamId, StreamPart, Time, above_tls};
-use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
-use crate::decode::{ConnectionId, Side};
+use crate::decode::{ConnectionId, Exchange, ExchangeNumber, Side};
 use crate::findings::Finding;
 use crate::mcp::link::Link;
 use crate::mcp::{Message, MessageNumber, Note, Session, SessionNumber};

@@ -37,6 +37,9 @@ use std::net::SocketAddr;
 
 use crate::capture::pipe::Pipe;
 
+pub use exchange::{Exchange, ExchangeNumber, Half};
+pub use jsonrpc::Kind;
+
 /// Upper bound of stream offsets, so that sums of offsets cannot overflow whatever lengths gaps
 /// claim. No real stream is 2^62 bytes long.
 const MAX_OFFSET: u64 = 1 << 62;

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use super::history::History;
 use super::message_facts::{InForce, MessageFacts};
-use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::http::without_parameters;
-use crate::decode::jsonrpc::Kind;
 use crate::decode::secrets::comparable;
 use crate::decode::uri::origin_form;
-use crate::decode::{ConnectionId, Direction, sse};
+use crate::decode::{ConnectionId, Direction, Exchange, ExchangeNumber, Half, Kind, sse};
 use crate::mcp::{MessageNumber, Method, SessionNumber, meta};
 
 /// Messages that are remembered of one direction of an exchange. Rules look at the first ones, and

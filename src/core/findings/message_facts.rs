@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use super::history::{ListedTool, fingerprint_without};
 use super::known_lists::KnownList;
-use crate::decode::Direction;
 use crate::decode::json::{self, Object};
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, Kind};
 use crate::mcp::content::body;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::shape::{self, Mismatch, Role};

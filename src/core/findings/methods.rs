@@ -1,7 +1,7 @@
 //! Rules about methods: whether the revision in force has them, and which side may send them.
 
 use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
-use crate::decode::jsonrpc::Kind;
+use crate::decode::Kind;
 use crate::mcp::method::Sender;
 use crate::mcp::revision::Revision::{self, V2025_06_18};
 use crate::mcp::{Method, Revisions};

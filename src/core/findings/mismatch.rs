@@ -2,7 +2,7 @@
 //! difference is reported once.
 
 use super::{MessageContext, Report};
-use crate::decode::jsonrpc::Kind;
+use crate::decode::Kind;
 use crate::mcp::Method;
 use crate::mcp::shape::{Mismatch, MismatchKind};
 

@@ -4,9 +4,7 @@ use super::history::History;
 use super::mcp_exchange::McpExchange;
 use super::message_context::MessageContext;
 use crate::capture::{PacketNumber, Span};
-use crate::decode::exchange::Exchange;
-use crate::decode::jsonrpc::Kind;
-use crate::decode::sse;
+use crate::decode::{Exchange, Kind, sse};
 use crate::mcp::{Message, MessageNumber, Method, Revisions, SessionNumber};
 
 words! {

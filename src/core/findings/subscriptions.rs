@@ -3,8 +3,7 @@
 use super::history::{Filter, Subscription};
 use super::mcp_exchange::is_success;
 use super::{Check, History, McpExchange, MessageContext, NOTIFICATIONS, RESULTS, Report, Rule, Severity};
-use crate::decode::exchange::Exchange;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Exchange, Kind};
 use crate::mcp::{Method, Revisions, Transport, meta};
 
 pub(super) const RULES: &[&Rule] = &[&ACK_FIRST, &ID, &TYPE_UNREQUESTED, &REQUEST_SCOPED, &CLOSED_ABRUPTLY];

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use memchr::memmem::Finder;
 
 use super::message::Message;
+use crate::decode::Kind;
 use crate::decode::json::{Object, array, is_json};
-use crate::decode::jsonrpc::Kind;
 
 words! {
     /// The outcome of a request, read from its response.

@@ -7,10 +7,9 @@ use super::link::{Link, Why};
 use super::numbers::{MessageNumber, SessionNumber};
 use super::session::Transport;
 use crate::capture::{Limits, PacketNumber, Span, Time};
-use crate::decode::Direction;
-use crate::decode::exchange::ExchangeNumber;
-use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
+use crate::decode::jsonrpc::{self, Envelope, JsonRpcText};
 use crate::decode::raw::Raw;
+use crate::decode::{Direction, ExchangeNumber, Kind};
 
 words! {
     /// The piece of the layer below that held the text of a message.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::numbers::{MessageNumber, SessionNumber};
 use crate::capture::pipe::Exit;
 use crate::capture::{PacketNumber, Time};
-use crate::decode::exchange::ExchangeNumber;
+use crate::decode::ExchangeNumber;
 
 /// An occurrence around the messages of a session.
 #[derive(Clone, Debug, PartialEq)]

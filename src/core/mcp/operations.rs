@@ -25,10 +25,8 @@ use super::meta;
 use super::method::Method;
 use super::numbers::MessageNumber;
 use crate::capture::Time;
-use crate::decode::Direction;
-use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::{Object, array, string};
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, ExchangeNumber, Kind};
 
 /// Open requests, and tokens not used so far, that are stored for one session. Real sessions have
 /// tens. The oldest are evicted, which costs a link.

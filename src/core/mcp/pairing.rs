@@ -17,8 +17,7 @@ use super::number_index::{NumberIndex, Numbers};
 use super::numbers::MessageNumber;
 use crate::capture::Time;
 use crate::capture::steps::step;
-use crate::decode::exchange::ExchangeNumber;
-use crate::decode::{ConnectionId, Direction};
+use crate::decode::{ConnectionId, Direction, ExchangeNumber};
 
 /// The end of an exchange without the response to its request.
 #[derive(Clone, Copy, Debug, PartialEq)]

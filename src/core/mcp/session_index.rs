@@ -19,10 +19,9 @@ use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::Scope;
 use super::revision::Revision;
 use super::session::Transport;
-use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::comparable;
 use crate::decode::uri::{host_name, origin_form, resolved};
-use crate::decode::{ConnectionId, Direction};
+use crate::decode::{ConnectionId, Direction, Exchange, ExchangeNumber};
 
 /// The evidence of an open HTTP exchange about the session that it belongs to.
 #[derive(Clone, Debug, PartialEq)]

@@ -23,12 +23,11 @@ use super::pairing::{Pending, Scope};
 use super::session::{Session, Transport};
 use super::session_index::{ExchangeEvidence, SessionIndex};
 use crate::capture::{Limits, PacketNumber, Span, Time};
-use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::Object;
-use crate::decode::jsonrpc::{Envelope, InvalidText, JsonRpcText, Kind};
+use crate::decode::jsonrpc::{Envelope, InvalidText, JsonRpcText};
 use crate::decode::raw::Raw;
 use crate::decode::stack::{Process, Text, TextCarrier};
-use crate::decode::{ConnectionId, Direction};
+use crate::decode::{ConnectionId, Direction, ExchangeNumber, Kind};
 use lacks::AwaitedBeginnings;
 pub use lacks::{ExpectedInput, Moment};
 use midway::is_midway;
@@ -51,13 +50,13 @@ pub enum Oddity {
     ResultAndError,
     /// A request whose id is null.
     NullId,
-    /// A response whose id belongs to no request.
+    /// A request whose id belongs to a request without a response.
     IdInFlight,
-    /// A second response to one request.
+    /// A response whose id belongs to no request.
     UnknownId,
-    /// A response that matches several requests.
+    /// A second response to one request.
     AnsweredAgain,
-    /// An answer that fits several requests.
+    /// A response that fits several requests.
     Ambiguous,
 }
 

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use super::open_requests::OpenRequest;
-use crate::decode::Direction;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, Kind};
 use crate::findings::message_facts::MessageFacts;
 use crate::mcp::{MessageNumber, Method};
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use crate::decode::Kind;
 use crate::decode::json::{self, Object};
-use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
 use crate::mcp::{MessageNumber, Method};
 

@@ -1,11 +1,10 @@
 //! The state of a session that HTTP heads show: its id, its end, its credentials.
 
 use crate::capture::Time;
-use crate::decode::ConnectionId;
-use crate::decode::exchange::Exchange;
 use crate::decode::secrets::comparable;
 use crate::decode::tcp::Facts;
 use crate::decode::uri::resolved;
+use crate::decode::{ConnectionId, Exchange};
 use crate::findings::mcp_exchange::is_success;
 
 /// The end of a session id.

@@ -7,8 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::fingerprint::content_hash;
 use crate::capture::Time;
-use crate::decode::exchange::{Exchange, ExchangeNumber};
-use crate::decode::sse;
+use crate::decode::{Exchange, ExchangeNumber, sse};
 use crate::findings::mcp_exchange::is_event_stream;
 
 /// Limit of remembered event ids. Beyond it all are discarded, and rules about unknown

@@ -1,8 +1,7 @@
 //! The handshake of the revisions up to 2025-11-25 (basic/lifecycle "Initialization").
 
 use crate::capture::Time;
-use crate::decode::Direction;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, Kind};
 use crate::findings::message_facts::{Evidence, InForce, MessageFacts};
 use crate::mcp::capability::{Capabilities, Declarer};
 use crate::mcp::{MessageNumber, Method, Revision, Revisions};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::decode::jsonrpc::Kind;
+use crate::decode::Kind;
 use crate::findings::message_facts::MessageFacts;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::{MessageNumber, Method};

@@ -1,8 +1,7 @@
 //! JSON values that are spread over several lines of a pipe.
 
-use crate::decode::Direction;
 use crate::decode::json::scan::Nesting;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, Kind};
 use crate::mcp::{Message, MessageNumber};
 
 /// Limit of the bytes of one value. Messages that are printed with indentation are short. For

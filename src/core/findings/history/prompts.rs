@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::decode::Kind;
 use crate::decode::json::{self, Object};
-use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
 use crate::mcp::Method;
 

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use super::elicitations::Elicitation;
 use super::fingerprint::{fingerprint, fingerprint_without};
 use super::open_requests::{OpenRequest, RETRY_MEMBERS};
+use crate::decode::Kind;
 use crate::decode::json::{Object, string};
-use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::{MessageNumber, Method};
 

@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 
 use super::fingerprint::content_hash;
 use crate::capture::Time;
-use crate::decode::Direction;
-use crate::decode::exchange::ExchangeNumber;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, ExchangeNumber, Kind};
 use crate::findings::mcp_exchange::McpExchange;
 use crate::mcp::{Carrier, Message, MessageNumber};
 

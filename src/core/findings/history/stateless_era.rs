@@ -1,9 +1,8 @@
 //! Messages of the stateless era (2026-07-28) in a session, and the revisions that
 //! its server supports.
 
-use crate::decode::Direction;
 use crate::decode::json::{self, Object};
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, Kind};
 use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::{MessageNumber, Method, meta};
 

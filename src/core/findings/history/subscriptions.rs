@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::decode::Kind;
 use crate::decode::json::{self, Object};
-use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::{MessageNumber, Method, meta};
 

@@ -2,8 +2,7 @@
 //! repeat the error.
 
 use super::is_streamable;
-use crate::decode::exchange::Exchange;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Exchange, Kind};
 use crate::findings::mcp_exchange::{ExchangeMessage, is_success};
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::{Method, Revisions};

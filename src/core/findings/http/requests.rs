@@ -1,8 +1,7 @@
 //! Rules about the heads of requests: accepted types, content type, revision, credentials.
 
 use super::is_streamable;
-use crate::decode::exchange::Exchange;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Exchange, Kind};
 use crate::findings::mcp_exchange::{is_success, media_type};
 use crate::findings::message_facts::Evidence;
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};

@@ -1,8 +1,7 @@
 //! Rules about the heads of responses: status and type.
 
 use super::is_streamable;
-use crate::decode::exchange::Exchange;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Exchange, Kind};
 use crate::findings::mcp_exchange::{is_event_stream, is_success, media_type};
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};

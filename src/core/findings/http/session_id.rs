@@ -1,7 +1,7 @@
 //! `Mcp-Session-Id` (2025-03-26 to 2025-11-25, basic/transports "Session Management").
 
 use super::is_streamable;
-use crate::decode::exchange::Exchange;
+use crate::decode::Exchange;
 use crate::findings::mcp_exchange::is_success;
 use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};

@@ -1,8 +1,7 @@
 //! Rules about which messages belong on which stream of server-sent events.
 
 use super::is_streamable;
-use crate::decode::exchange::Exchange;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Exchange, Kind};
 use crate::findings::mcp_exchange::{is_event_stream, is_success};
 use crate::findings::{ANSWERS, ASKS, Check, History, MESSAGES, McpExchange, MessageContext, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};

@@ -1,7 +1,6 @@
 //! Rules about batches: arrays of messages, which only 2025-03-26 allows.
 
-use crate::decode::exchange::Exchange;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Exchange, Kind};
 use crate::findings::mcp_exchange::{is_success, media_type};
 use crate::findings::message_facts::Evidence;
 use crate::findings::{Check, History, MESSAGES, McpExchange, MessageContext, REQUESTS, Report, Rule, Severity};

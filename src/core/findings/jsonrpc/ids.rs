@@ -1,8 +1,6 @@
 //! Rules about ids: their types, their reuse, and the pairing of responses.
 
-use crate::decode::exchange::Exchange;
-use crate::decode::json;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Exchange, Kind, json};
 use crate::findings::mcp_exchange::is_success;
 use crate::findings::{Check, History, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::pairing::Pending;

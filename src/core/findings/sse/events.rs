@@ -1,8 +1,7 @@
 //! Rules about the data and the type of events.
 
-use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::{self, JsonRpcText};
-use crate::decode::sse;
+use crate::decode::{Exchange, sse};
 use crate::findings::http::is_streamable;
 use crate::findings::mcp_exchange::is_event_stream;
 use crate::findings::{Check, History, INVALID, McpExchange, MessageContext, Report, Rule, Severity};

@@ -1,8 +1,7 @@
 //! Rules about HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
 
-use crate::decode::Direction;
-use crate::decode::sse;
 use crate::decode::uri::authority;
+use crate::decode::{Direction, sse};
 use crate::findings::{
     Check, History, MESSAGES, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity,
 };

@@ -2,8 +2,7 @@
 //! "Resumability and Redelivery").
 
 use crate::capture::Time;
-use crate::decode::exchange::Exchange;
-use crate::decode::sse;
+use crate::decode::{Exchange, sse};
 use crate::findings::history::{EventStream, content_hash};
 use crate::findings::http::is_streamable;
 use crate::findings::mcp_exchange::{is_event_stream, is_success};

@@ -10,9 +10,8 @@ use std::ops::Range;
 
 use super::compile::{Arena, Format, Id, Object, Shape, Union};
 use super::{MISMATCHES, Mismatch, MismatchKind};
-use crate::decode::json;
 use crate::decode::json::scan::{JsonScanner, JsonType, Stop};
-use crate::decode::redact;
+use crate::decode::{json, redact};
 
 /// Limit of the characters of a value or member name in a mismatch: enough to recognise it.
 const QUOTED: usize = 60;

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use super::tracked_session::TrackedSession;
 use super::{Tracker, TrackerEvent, TrackerSink, network_peers};
-use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::comparable;
 use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
-use crate::decode::uri;
-use crate::decode::{ConnectionId, Direction};
+use crate::decode::{ConnectionId, Direction, Exchange, ExchangeNumber, uri};
 use crate::mcp::session_index::ExchangeEvidence;
 use crate::mcp::{SessionNumber, Transport};
 

@@ -17,9 +17,9 @@
 
 use super::tracked_session::TrackedSession;
 use super::{Text, Tracker};
-use crate::decode::Direction;
-use crate::decode::jsonrpc::{Envelope, Kind};
+use crate::decode::jsonrpc::Envelope;
 use crate::decode::stack::{ConnectionInfo, TextCarrier};
+use crate::decode::{Direction, Kind};
 use crate::mcp::session_index::ExchangeEvidence;
 use crate::mcp::{Peers, SessionNumber, Transport};
 

@@ -4,8 +4,7 @@
 use super::tracked_session::TrackedSession;
 use super::{Tracker, TrackerEvent, TrackerSink};
 use crate::capture::Time;
-use crate::decode::Direction;
-use crate::decode::exchange::Exchange;
+use crate::decode::{Direction, Exchange};
 use crate::mcp::note::{HttpNote, NoteKind, WaitEnd};
 use crate::mcp::pairing::{ExchangeEnd, Pending};
 use crate::mcp::{Message, Note, SessionNumber};

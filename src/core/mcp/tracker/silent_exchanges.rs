@@ -22,10 +22,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::{Tracker, TrackerEvent, TrackerSink};
-use crate::decode::ConnectionId;
-use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::comparable;
-use crate::decode::uri;
+use crate::decode::{ConnectionId, Exchange, ExchangeNumber, uri};
 use crate::mcp::SessionNumber;
 use crate::mcp::session_index::{ExchangeEvidence, path};
 

@@ -4,9 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::{Oddity, TrackerEvent, TrackerSink, notes};
 use crate::capture::Limits;
-use crate::decode::Direction;
-use crate::decode::exchange::ExchangeNumber;
-use crate::decode::jsonrpc::Kind;
+use crate::decode::{Direction, ExchangeNumber, Kind};
 use crate::mcp::content::{self, Status};
 use crate::mcp::handshake::Handshake;
 use crate::mcp::operations::Operations;
