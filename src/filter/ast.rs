@@ -36,34 +36,17 @@ pub enum Test {
     Matches(Pattern),
 }
 
-/// The six comparisons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    /// `=`
-    Equal,
-    /// `!=`: the field has a value, and none of its values equals this one.
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
-}
-
-impl Comparison {
-    /// The operator as a filter writes it. SQL writes it in the same way.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Comparison::Equal => "=",
-            Comparison::NotEqual => "!=",
-            Comparison::Less => "<",
-            Comparison::LessOrEqual => "<=",
-            Comparison::Greater => ">",
-            Comparison::GreaterOrEqual => ">=",
-        }
+mcptap_core::words! {
+    /// The six comparisons, with the operators of filters. SQL writes them in the same way.
+    #[allow(missing_docs, reason = "the operators say what each is")]
+    pub enum Comparison {
+        Equal = "=",
+        /// The field has a value, and none of its values equals this one.
+        NotEqual = "!=",
+        Less = "<",
+        LessOrEqual = "<=",
+        Greater = ">",
+        GreaterOrEqual = ">=",
     }
 }
 
@@ -189,7 +172,7 @@ impl fmt::Display for Expr {
             Expr::Has(field) => field.fmt(f),
             Expr::Test(field, test) => match test {
                 Test::Compare(comparison, value) => {
-                    write!(f, "{field} {} ", comparison.symbol())?;
+                    write!(f, "{field} {} ", comparison.name())?;
                     value.print(field.kind(), f)
                 }
                 Test::In(values) => {

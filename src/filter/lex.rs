@@ -156,7 +156,7 @@ impl Operator {
     /// The operator's name in [`Type::operators`](super::fields::Type::operators).
     pub fn name(self) -> &'static str {
         match self {
-            Operator::Compare(comparison) => comparison.symbol(),
+            Operator::Compare(comparison) => comparison.name(),
             Operator::In => "in",
             Operator::Contains => "contains",
             Operator::Matches => "matches",

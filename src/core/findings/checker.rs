@@ -27,6 +27,7 @@ type AtEvent = fn(&sse::Event<'_>, &McpExchange, &History, &mut Report<'_>);
 type AtEnd = fn(&History, &mut Report<'_>);
 
 /// The check functions of all rules, by what they are called for.
+#[derive(Default)]
 struct CheckRegistry {
     /// By kind and method of the message, with the revisions in which the rule applies.
     messages: Vec<Vec<(&'static Rule, Revisions, AtMessage)>>,
@@ -37,14 +38,9 @@ struct CheckRegistry {
 }
 
 static CHECKS: LazyLock<CheckRegistry> = LazyLock::new(|| {
-    let kinds = Kind::Invalid as usize + 1;
-    let mut table = CheckRegistry {
-        messages: vec![Vec::new(); kinds * Method::COUNT],
-        responses: Vec::new(),
-        exchanges: Vec::new(),
-        events: Vec::new(),
-        ends: Vec::new(),
-    };
+    let kinds = Kind::ALL.len();
+    let messages = vec![Vec::new(); kinds * Method::COUNT];
+    let mut table = CheckRegistry { messages, ..CheckRegistry::default() };
     for rule in all() {
         for check in rule.checks {
             match check {

@@ -170,7 +170,7 @@ fn a_test(field: &Field) -> BoxedStrategy<Test> {
     let operators = field.kind().operators();
     let comparisons: Vec<Comparison> = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual]
         .into_iter()
-        .filter(|c| operators.contains(&c.symbol()))
+        .filter(|c| operators.contains(&c.name()))
         .collect();
     let compare =
         (select(comparisons), a_value(field)).prop_map(|(comparison, value)| Test::Compare(comparison, value));

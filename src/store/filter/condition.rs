@@ -239,7 +239,7 @@ impl Condition {
     fn test(&mut self, value: &str, field: &Field, test: &Test, inside: bool) {
         match test {
             Test::Compare(comparison, other) if !inside => {
-                self.push(&format!("{value} {} ", comparison.symbol()));
+                self.push(&format!("{value} {} ", comparison.name()));
                 self.value(other);
             }
             Test::In(others) if !inside => {

@@ -38,13 +38,14 @@ pub enum Shape {
     Union(Union),
 }
 
-/// The format of a string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    Plain,
-    Uri,
-    UriTemplate,
-    Base64,
+words! {
+    /// The format of a string, with its name, an article and its standard.
+    pub enum Format {
+        Plain = "a string",
+        Uri = "a URI (RFC 3986)",
+        UriTemplate = "a URI template (RFC 6570)",
+        Base64 = "base64 (RFC 4648)",
+    }
 }
 
 /// The required and optional members of an object.

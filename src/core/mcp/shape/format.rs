@@ -12,16 +12,6 @@ impl Format {
             Format::Base64 => is_base64(text.as_bytes()),
         }
     }
-
-    /// The name of the format with an article and its standard.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Plain => "a string",
-            Format::Uri => "a URI (RFC 3986)",
-            Format::UriTemplate => "a URI template (RFC 6570)",
-            Format::Base64 => "base64 (RFC 4648)",
-        }
-    }
 }
 
 /// Whether a text is a URI. RFC 3986 section 3: `URI = scheme ":" hier-part [ "?" query ] [
