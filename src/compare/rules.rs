@@ -37,7 +37,7 @@ pub struct Rule {
     tokens: Vec<TokenPattern>,
     /// Indices (from 0) of the words of a text that vary, while all others stay the same. `None`
     /// means the whole value.
-    words: Option<BTreeSet<usize>>,
+    pub words: Option<BTreeSet<usize>>,
 }
 
 /// A text that is not a rule.
@@ -54,16 +54,6 @@ impl Rule {
         let scope = label.subject.clone().unwrap_or_else(|| label.method.clone());
         let tokens = path.split('/').skip(1).map(|token| TokenPattern::Name(unescaped(token))).collect();
         Rule { scope: Some(scope), tokens, words }
-    }
-
-    /// The words that are ignored, if not the whole value is.
-    pub fn words(&self) -> Option<&BTreeSet<usize>> {
-        self.words.as_ref()
-    }
-
-    /// The rule for the same place with other words.
-    pub(super) fn with_words(self, words: Option<BTreeSet<usize>>) -> Rule {
-        Rule { words, ..self }
     }
 
     fn applies_to(&self, label: &Label) -> bool {

@@ -57,7 +57,7 @@ pub fn report(report: &Report, style: Style) -> String {
             paint.paint(Tone::Strong, "ignored, because it varies from run to run (usable with --ignore):")
         );
         for rule in &report.volatile {
-            let some = match rule.words() {
+            let some = match &rule.words {
                 Some(words) => format!("  ({} of the text)", count(words.len() as u64, "word")),
                 None => String::new(),
             };

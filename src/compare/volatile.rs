@@ -37,22 +37,13 @@ pub fn merged(mut rules: Vec<Rule>) -> Vec<Rule> {
     let mut merged: Vec<Rule> = Vec::new();
     for rule in rules {
         match merged.last_mut() {
-            Some(last) if last.is_at_the_place_of(&rule) => last.extend(&rule),
+            Some(last) if last.to_string() == rule.to_string() => {
+                last.words = last.words.as_ref().zip(rule.words.as_ref()).map(|(some, others)| some | others);
+            }
             _ => merged.push(rule),
         }
     }
     merged
-}
-
-impl Rule {
-    fn is_at_the_place_of(&self, other: &Rule) -> bool {
-        self.to_string() == other.to_string()
-    }
-
-    fn extend(&mut self, other: &Rule) {
-        let both = self.words().zip(other.words()).map(|(mine, others)| mine | others);
-        *self = self.clone().with_words(both);
-    }
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ fn state_not_echoed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some((retry, round)) = retry_and_round(context) else { return };
     let Some(round) = round else {
         // Several clients behind one address may use each other's state.
-        let is_all = context.history.is_whole() && context.history.rounds.is_complete();
+        let is_all = context.history.is_whole() && !context.history.rounds.is_truncated;
         let is_pipe = context.history.transport == Transport::Stdio;
         if is_pipe && is_all && retry.state.is_some() && context.history.rounds.iter().next().is_none() {
             report.add("no result gave a requestState");

@@ -101,7 +101,7 @@ static UNFINISHED: Rule = Rule {
 fn unfinished(history: &History, report: &mut Report<'_>) {
     // In a session that continues, the client may still request the page.
     let is_over = history.process.exit.is_some() || history.endpoint.terminated.is_some();
-    for unread in history.cursors.unread().iter().filter(|_| is_over && history.is_whole()) {
+    for unread in history.cursors.unread.iter().filter(|_| is_over && history.is_whole()) {
         let method = unread.method.definition().map_or("the list", |method| method.name);
         let text = format!("nobody requested the page after message {} of {method}", unread.page.0);
         report.add_about(&[unread.page], text);

@@ -26,7 +26,7 @@ fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(name) = context.body().text("name") else { return };
     let prompts = &context.history.prompts;
     let Some(required) = prompts.required(&name) else {
-        if prompts.is_complete() {
+        if prompts.is_complete {
             report.add(format!("the server listed no prompt {name:?}"));
         }
         return;

@@ -89,7 +89,7 @@ fn id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return report.add(format!("{} has no {}", context.method_name(), meta::SUBSCRIPTION));
     };
     let subscriptions = &context.history.subscriptions;
-    let is_all = context.history.is_whole() && subscriptions.is_complete();
+    let is_all = context.history.is_whole() && !subscriptions.is_truncated;
     match stream(context) {
         Some(stream) if stream.id != id => {
             report.add_about(&[stream.number], format!("the id is {id}, but the request has the id {}", stream.id));

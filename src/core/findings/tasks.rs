@@ -167,7 +167,7 @@ fn id_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     match context.body().get("code") {
-        Some("-32602") if context.history.is_whole() && context.is_one_client() && tasks.is_complete() => {
+        Some("-32602") if context.history.is_whole() && context.is_one_client() && !tasks.is_truncated => {
             let text = format!("no task {id:?} was issued in this session");
             report.add_as_about(Severity::Warning, &[request.number], text);
         }

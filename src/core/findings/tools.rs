@@ -41,7 +41,7 @@ static CALL_UNKNOWN: Rule = Rule {
 fn call_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(name) = context.body().text("name") else { return };
     let tools = &context.history.tools;
-    if tools.is_complete() && tools.get(&name).is_none() {
+    if tools.is_complete && tools.get(&name).is_none() {
         report.add(format!("the server listed no tool {name:?}"));
     } else if !context.history.requested_tools
         && context.history.is_whole()
@@ -250,7 +250,7 @@ static ERROR_CHANNEL: Rule = Rule {
 fn unknown_as_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(name) = context.request.and_then(|request| request.subject.as_deref()) else { return };
     let tools = &context.history.tools;
-    let is_unknown = tools.is_complete() && tools.get(name).is_none();
+    let is_unknown = tools.is_complete && tools.get(name).is_none();
     if is_unknown && context.body().get("isError") == Some("true") {
         report.add(format!("the unknown tool {name:?} was answered with isError"));
     }

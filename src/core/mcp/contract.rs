@@ -76,8 +76,9 @@ impl TaskSupport {
 pub struct Tools {
     tools: FxHashMap<String, Tool>,
     bytes: usize,
-    /// Whether the last page was read, and no tool exceeded the limits.
-    complete: bool,
+    /// Whether the last page was read, and no tool exceeded the limits. Only then an unlisted tool is
+    /// unknown to the server.
+    pub is_complete: bool,
 }
 
 impl Tools {
@@ -91,7 +92,7 @@ impl Tools {
             *self = Tools::default();
         }
         let all = tools.iter().all(|tool| self.add(tool));
-        self.complete = all && result.get("nextCursor").is_none_or(|cursor| cursor == "null");
+        self.is_complete = all && result.get("nextCursor").is_none_or(|cursor| cursor == "null");
     }
 
     /// Adds a tool. False if it exceeds the limits. An entry without a name is ignored.
@@ -111,11 +112,6 @@ impl Tools {
     /// The tool of this name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.tools.get(name)
-    }
-
-    /// Whether every tool is known. Only then an unlisted tool is unknown to the server.
-    pub fn is_complete(&self) -> bool {
-        self.complete
     }
 }
 
@@ -239,9 +235,9 @@ mod tests {
             r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"nameless":1}],"nextCursor":"2"}"#,
             true,
         );
-        assert!(!tools.is_complete());
+        assert!(!tools.is_complete);
         add_page(&mut tools, r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
-        assert!(tools.is_complete());
+        assert!(tools.is_complete);
         assert_eq!(tools.get("a").and_then(|tool| tool.input.as_deref()), Some(r#"{"type":"object"}"#));
         assert_eq!(tools.get("b").and_then(|tool| tool.output.as_deref()), Some(r#"{"type":"object"}"#));
         add_page(&mut tools, r#"{"tools":[{"name":"c"}]}"#, true);
@@ -253,7 +249,7 @@ mod tests {
         let many: Vec<String> = (0..TOOLS + 1).map(|number| format!(r#"{{"name":"{number}"}}"#)).collect();
         let mut tools = Tools::default();
         add_page(&mut tools, &format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
-        assert!(!tools.is_complete());
+        assert!(!tools.is_complete);
         assert_eq!(tools.tools.len(), TOOLS);
     }
 }

@@ -38,7 +38,8 @@ pub struct Cursors {
     issued: FxHashMap<Cursor, Option<Cursor>>,
     /// Whether cursors were discarded.
     discarded: bool,
-    unread: Vec<UnreadPage>,
+    /// The last page of each list, if its `nextCursor` was not used.
+    pub unread: Vec<UnreadPage>,
 }
 
 impl Cursors {
@@ -65,11 +66,6 @@ impl Cursors {
             }
         }
         false
-    }
-
-    /// The last page of each list, if its `nextCursor` was not used.
-    pub fn unread(&self) -> &[UnreadPage] {
-        &self.unread
     }
 
     /// Records a request for a page.

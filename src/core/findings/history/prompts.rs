@@ -18,19 +18,15 @@ const NAME: usize = 256;
 pub struct Prompts {
     /// The names of required arguments, by prompt.
     required: BTreeMap<String, Vec<String>>,
-    /// Whether the list is complete, and the server announced no change since.
-    is_complete: bool,
+    /// Whether the list is complete, and the server announced no change since. Then a prompt that is
+    /// not listed does not exist.
+    pub is_complete: bool,
 }
 
 impl Prompts {
     /// The required arguments of a prompt. `None` if it was not listed.
     pub fn required(&self, name: &str) -> Option<&[String]> {
         self.required.get(name).map(Vec::as_slice)
-    }
-
-    /// Whether a prompt that is not listed does not exist.
-    pub fn is_complete(&self) -> bool {
-        self.is_complete
     }
 
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, is_first_page: bool) {

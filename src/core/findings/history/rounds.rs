@@ -51,7 +51,8 @@ pub struct Round {
 #[derive(Debug, Default)]
 pub struct Rounds {
     rounds: VecDeque<Round>,
-    is_truncated: bool,
+    /// Whether a round was evicted.
+    pub is_truncated: bool,
 }
 
 /// The parts of a request that make it a retry.
@@ -91,11 +92,6 @@ impl Rounds {
     /// The remembered rounds, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Round> {
         self.rounds.iter()
-    }
-
-    /// Whether no round was evicted.
-    pub fn is_complete(&self) -> bool {
-        !self.is_truncated
     }
 
     /// The round that a retry continues: the one with its state, or else the only open round with

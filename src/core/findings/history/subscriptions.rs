@@ -73,7 +73,8 @@ pub struct Subscriptions {
     streams: VecDeque<Subscription>,
     /// Subscribed URIs, and whether the subscription is still active.
     resources: BTreeMap<String, bool>,
-    is_truncated: bool,
+    /// Whether a limit was exceeded.
+    pub is_truncated: bool,
 }
 
 impl Subscriptions {
@@ -90,11 +91,6 @@ impl Subscriptions {
     /// Whether the client opened no stream.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
-    }
-
-    /// Whether no limit was exceeded.
-    pub fn is_complete(&self) -> bool {
-        !self.is_truncated
     }
 
     /// Whether the client certainly never subscribed to this resource. With `now`, whether it

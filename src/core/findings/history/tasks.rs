@@ -130,18 +130,14 @@ pub struct Task {
 #[derive(Debug, Default)]
 pub struct Tasks {
     tasks: BTreeMap<(bool, String), Task>,
-    is_truncated: bool,
+    /// Whether a task was evicted.
+    pub is_truncated: bool,
 }
 
 impl Tasks {
     /// The task with this id that the sender in this direction runs.
     pub fn get(&self, runner: Direction, id: &str) -> Option<&Task> {
         self.tasks.get(&(runner == Direction::ServerToClient, id.to_owned()))
-    }
-
-    /// Whether no task was evicted.
-    pub fn is_complete(&self) -> bool {
-        !self.is_truncated
     }
 
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {

@@ -32,7 +32,7 @@ const KEYWORD: &str = "x-mcp-header";
 
 fn annotation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     for tool in context.tools() {
-        if let Some(fault) = tool.get("inputSchema").and_then(fault) {
+        if let Some(fault) = tool.get("inputSchema").and_then(|schema| fault(schema, |_, _| {})) {
             report.add(format!("{}: {fault}", tool.text("name").unwrap_or_default()));
         }
     }
@@ -44,48 +44,51 @@ fn called(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     let Some(name) = context.body().text("name") else { return };
     let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
-    if let Some(fault) = schema.and_then(fault) {
+    if let Some(fault) = schema.and_then(|schema| fault(schema, |_, _| {})) {
         report.add(format!("{name} was called although clients must leave it out: {fault}"));
     }
 }
 
-/// The first fault in the annotations of a schema.
-fn fault(schema: &str) -> Option<String> {
+/// The first fault in the annotations of a schema. Until there, calls `on_header` with each header
+/// and with the path of property names to the argument that it repeats.
+fn fault(schema: &str, mut on_header: impl FnMut(&str, &[&str])) -> Option<String> {
     let has_any = memchr::memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_some();
     if !has_any || schema.len() > SCHEMA_BYTES {
         return None;
     }
     let schema: Value = serde_json::from_str(schema).ok()?;
     let mut names = BTreeSet::new();
-    // Schemas to visit. The first flag tells whether only "properties" lead to the schema. The
-    // second tells whether the value maps names to schemas.
-    let mut open = vec![(&schema, true, false)];
-    while let Some((value, is_reachable, is_map)) = open.pop() {
+    // Schemas to visit, each with its path. It has none if another keyword than "properties" leads
+    // to the schema. The flag tells whether the value maps names to schemas.
+    let mut open = vec![(&schema, Some(Vec::new()), false)];
+    while let Some((value, path, is_map)) = open.pop() {
         match value {
             Value::Object(members) => {
-                let annotation = members.get(KEYWORD).filter(|_| !is_map);
-                if let Some(fault) = annotation.and_then(|name| misplaced(name, members.get("type"), is_reachable)) {
-                    return Some(fault);
-                }
-                if let Some(name) = annotation.and_then(Value::as_str)
-                    && !names.insert(name.to_ascii_lowercase())
-                {
-                    return Some(format!("the header {name:?} is named twice"));
+                if let Some(name) = members.get(KEYWORD).filter(|_| !is_map) {
+                    if let Some(fault) = misplaced(name, members.get("type"), path.is_some()) {
+                        return Some(fault);
+                    }
+                    let header = name.as_str().unwrap_or_default();
+                    if !names.insert(header.to_ascii_lowercase()) {
+                        return Some(format!("the header {header:?} is named twice"));
+                    }
+                    on_header(header, path.as_deref().unwrap_or_default());
                 }
                 for (name, below) in members {
+                    let inside = || path.as_ref().map(|path| [path.as_slice(), &[name.as_str()]].concat());
                     match name.as_str() {
                         // The values of these keywords are not schemas.
                         "default" | "examples" | "enum" | "const" if !is_map => {}
-                        _ if is_map => open.push((below, is_reachable, false)),
-                        "properties" => open.push((below, is_reachable, true)),
+                        _ if is_map => open.push((below, inside(), false)),
+                        "properties" => open.push((below, path.clone(), true)),
                         "$defs" | "definitions" | "patternProperties" | "dependentSchemas" => {
-                            open.push((below, false, true));
+                            open.push((below, None, true));
                         }
-                        _ => open.push((below, false, false)),
+                        _ => open.push((below, None, false)),
                     }
                 }
             }
-            Value::Array(elements) => open.extend(elements.iter().map(|element| (element, false, false))),
+            Value::Array(elements) => open.extend(elements.iter().map(|element| (element, None, false))),
             _ => {}
         }
     }
@@ -119,42 +122,16 @@ static PARAM: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::ToolsCall], param)],
 };
 
-/// An argument that a header repeats.
-struct Mirrored {
-    header: String,
-    /// The path of property names to the argument.
-    path: Vec<String>,
-}
-
-/// The arguments that headers must repeat, according to a schema without a [`fault`].
-fn mirrored(schema: &str) -> Vec<Mirrored> {
-    let has_any = memchr::memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_some();
-    let Ok(schema) = serde_json::from_str::<Value>(if has_any && schema.len() <= SCHEMA_BYTES { schema } else { "{}" })
-    else {
-        return Vec::new();
-    };
-    let (mut found, mut open) = (Vec::new(), vec![(&schema, Vec::new())]);
-    while let Some((schema, path)) = open.pop() {
-        if let Some(header) = schema.get(KEYWORD).and_then(Value::as_str) {
-            found.push(Mirrored { header: header.to_owned(), path: path.clone() });
-        }
-        for (name, below) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            open.push((below, path.iter().cloned().chain([name.clone()]).collect::<Vec<String>>()));
-        }
-    }
-    found
-}
-
 fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let (Some(mcp), Some(name)) = (context.exchange, context.body().text("name")) else { return };
     let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
     // Invalid annotations have no effect.
-    let Some(schema) = schema.filter(|schema| fault(schema).is_none()) else { return };
+    let Some(schema) = schema.filter(|schema| fault(schema, |_, _| {}).is_none()) else { return };
     let arguments = context.body().get("arguments").and_then(|text| serde_json::from_str(text).ok());
     let arguments: Value = arguments.unwrap_or_default();
-    for Mirrored { header, path } in mirrored(schema) {
+    fault(schema, |header, path| {
         let argument = path.iter().try_fold(&arguments, |value, name| value.get(name)).filter(|value| !value.is_null());
-        let sent = mcp.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
+        let sent = mcp.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(header));
         let argument_path = path.join("/");
         match (argument, sent) {
             (Some(_), None) => report.add(format!("the argument {argument_path} was sent without Mcp-Param-{header}")),
@@ -164,7 +141,7 @@ fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
             }
             _ => {}
         }
-    }
+    });
 }
 
 /// Whether a header has the same value as an argument. Numbers are compared by value: 42.0 equals
@@ -200,7 +177,7 @@ mod tests {
             (r#"{"type":"number","x-mcp-header":"A"}"#, "number"),
             (r#"{"type":"array","items":{"type":"string","x-mcp-header":"A"}}"#, "chain"),
         ] {
-            let found = fault(&schema(property)).unwrap_or_default();
+            let found = fault(&schema(property), |_, _| {}).unwrap_or_default();
             assert!(found.contains(wrong), "{property}: {found:?}");
         }
         for property in [
@@ -208,7 +185,7 @@ mod tests {
             r#"{"type":"object","properties":{"x-mcp-header":{"type":"string","x-mcp-header":"A"}}}"#,
             r#"{"type":"string","default":{"x-mcp-header":""}}"#,
         ] {
-            assert_eq!(fault(&schema(property)), None, "{property}");
+            assert_eq!(fault(&schema(property), |_, _| {}), None, "{property}");
         }
     }
 
