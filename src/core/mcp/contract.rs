@@ -76,8 +76,8 @@ impl TaskSupport {
 pub struct Tools {
     tools: FxHashMap<String, Tool>,
     bytes: usize,
-    /// Whether the last page was read, and no tool exceeded the limits. Only then an unlisted tool is
-    /// unknown to the server.
+    /// Whether the last page was read, and no tool exceeded the limits. Only then an unlisted tool
+    /// is unknown to the server.
     pub is_complete: bool,
 }
 

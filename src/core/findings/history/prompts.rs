@@ -18,8 +18,8 @@ const NAME: usize = 256;
 pub struct Prompts {
     /// The names of required arguments, by prompt.
     required: BTreeMap<String, Vec<String>>,
-    /// Whether the list is complete, and the server announced no change since. Then a prompt that is
-    /// not listed does not exist.
+    /// Whether the list is complete, and the server announced no change since. Then a prompt that
+    /// is not listed does not exist.
     pub is_complete: bool,
 }
 
