@@ -34,7 +34,7 @@ pub struct ExplainArguments {
 
 /// The words of the symptoms as a schema.
 fn symptom_words(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": Symptom::NAMES.map(|(_, name)| name) })
+    json_schema!({ "type": "string", "enum": Symptom::ALL.map(Symptom::name) })
 }
 
 /// The causes of a problem.

@@ -53,11 +53,7 @@ const LONGEST_NEGATIVE: usize = 4_096;
 /// text where that is a JSON object (server/tools "Structured Content": "a tool that returns
 /// structured content SHOULD also return the serialized JSON in a TextContent block").
 fn is_negative(result: &Object<'_>) -> bool {
-    // Results are many, and these words are rare in them. A search for the words is cheaper than
-    // unescaping and parsing.
-    static WORDS: LazyLock<[Finder<'_>; NEGATIVE_MEMBERS.len()]> = LazyLock::new(|| NEGATIVE_MEMBERS.map(Finder::new));
-    let text = result.json().as_bytes();
-    if text.len() > LONGEST_NEGATIVE || !WORDS.iter().any(|word| word.find(text).is_some()) {
+    if result.json().len() > LONGEST_NEGATIVE || !may_be_negative(result.json()) {
         return false;
     }
     let is_negative = |data: &str| {
@@ -71,6 +67,18 @@ fn is_negative(result: &Object<'_>) -> bool {
         }
         (None, _) => false,
     }
+}
+
+/// Whether `false` may be the value of one of the names. Results are many and few are negative, so
+/// this search saves unescaping and parsing.
+fn may_be_negative(json: &str) -> bool {
+    static FALSE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("false"));
+    // What can stand between a name and its value: in a text, escaped.
+    let between = |c: char| c.is_ascii_whitespace() || matches!(c, ':' | '"' | '\\' | 'n' | 'r' | 't');
+    FALSE.find_iter(json.as_bytes()).any(|at| {
+        let before = json[..at].trim_end_matches(between);
+        NEGATIVE_MEMBERS.iter().any(|name| before.ends_with(name))
+    })
 }
 
 /// Bytes of a tool name that are stored with each message. Longer names are cut: names

@@ -15,54 +15,18 @@ use serde::Serialize;
 
 use crate::capture::Time;
 
+/// Bytes of a text up to which a string is escaped with vector instructions. That needs room for
+/// the worst case, six times the text, and `out` keeps what it once had.
+const ESCAPED_AT_ONCE: usize = 64 << 10;
+
 /// Writes a JSON string, quotes included.
 pub(in crate::export) fn write_string(out: &mut Vec<u8>, text: &str) {
     if may_mislead(text.as_bytes()) {
-        return write_json(out, &serde_json::to_string(text).unwrap_or_default());
-    }
-    out.push(b'"');
-    // A block without escapes, most of a long text, is copied as a whole. Blocks of a fixed length
-    // compile to vector instructions.
-    let (blocks, rest) = text.as_bytes().as_chunks::<16>();
-    for block in blocks {
-        match block.iter().fold(false, |any, byte| any | ESCAPED[usize::from(*byte)]) {
-            false => out.extend_from_slice(block),
-            true => write_escaped(out, block),
-        }
-    }
-    write_escaped(out, rest);
-    out.push(b'"');
-}
-
-/// The bytes that RFC 8259 section 7 requires to be escaped.
-const ESCAPED: [bool; 256] = {
-    let mut table = [false; 256];
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    let mut control = 0;
-    while control < 0x20 {
-        table[control] = true;
-        control += 1;
-    }
-    table
-};
-
-/// Writes bytes of a string, in the form of serde_json.
-fn write_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
-    for byte in bytes {
-        if !ESCAPED[usize::from(*byte)] {
-            out.push(*byte);
-            continue;
-        }
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            _ => write!(out, "\\u{byte:04x}").expect("writing into a vector cannot fail"),
-        }
+        write_json(out, &serde_json::to_string(text).unwrap_or_default());
+    } else if text.len() > ESCAPED_AT_ONCE {
+        write_value(out, text);
+    } else {
+        json_escape_simd::escape_into(text, out);
     }
 }
 

@@ -82,14 +82,14 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
 
 /// Sorts by the next column.
 pub(super) fn next_sort(app: &mut App) {
-    set_sort(app, SortKey::NAMES[(app.sessions.sort as usize + 1) % SortKey::NAMES.len()].0);
+    set_sort(app, SortKey::ALL[(app.sessions.sort as usize + 1) % SortKey::ALL.len()]);
 }
 
 /// Sorts by a column.
 pub(super) fn set_sort(app: &mut App, sort: SortKey) {
     app.sessions.sort = sort;
     relist(app);
-    app.notify(format!("sessions by {}", SortKey::NAMES[sort as usize].1));
+    app.notify(format!("sessions by {}", sort.name()));
 }
 
 /// Lists failed replays and empty sessions too, or leaves them out.

@@ -1,6 +1,7 @@
 //! Rules about the heads of requests: accepted types, content type, revision, credentials.
 
 use super::is_streamable;
+use crate::decode::http::without_parameters;
 use crate::decode::{Exchange, Kind};
 use crate::findings::mcp_exchange::{is_success, media_type};
 use crate::findings::message_facts::Evidence;
@@ -35,13 +36,9 @@ static ACCEPT_POST: Rule = Rule {
 /// Whether an Accept header accepts this type, by name or by a range (RFC 9110 section 12.5.1).
 fn accepts(exchange: &Exchange, wanted: &str) -> bool {
     let fields = exchange.request.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
-    let kind = wanted.split('/').next().unwrap_or_default();
-    let mut ranges = fields.flat_map(|(_, value)| value.split(','));
-    ranges.any(|range| {
-        let range = range.split(';').next().unwrap_or_default().trim();
-        let of_kind = |range: &str| range == "*" || range.eq_ignore_ascii_case(kind);
-        range.eq_ignore_ascii_case(wanted) || range.strip_suffix("/*").is_some_and(of_kind)
-    })
+    let mut ranges = fields.flat_map(|(_, value)| value.split(',')).map(without_parameters);
+    let kind = wanted.split('/').next();
+    ranges.any(|range| range == wanted || range.strip_suffix("/*").is_some_and(|of| of == "*" || Some(of) == kind))
 }
 
 fn accept_post(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
