@@ -27,9 +27,11 @@ use crate::store::{CaptureId, CaptureKind, ListedSession, Page, StoreReader};
 pub struct AgentTool {
     /// The definition that clients get.
     pub definition: Tool,
-    /// Arguments in, structured content out.
-    run: Box<dyn Fn(&StoreReader, JsonObject) -> Result<Value> + Send + Sync>,
+    run: Box<ToolFunction>,
 }
+
+/// Arguments in, structured content out.
+type ToolFunction = dyn Fn(&StoreReader, JsonObject) -> Result<Value> + Send + Sync;
 
 impl AgentTool {
     /// Calls the tool.

@@ -128,7 +128,8 @@ impl Printer {
     fn print(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Session(session) => {
-                if !self.lines.json && !(self.has_shown_session && self.sessions.contains_key(&session.number)) {
+                let is_shown = self.has_shown_session && self.sessions.contains_key(&session.number);
+                if !self.lines.json && !is_shown {
                     self.lines.format.start.get_or_insert(session.started);
                     self.lines.format.sessions = self.has_shown_session;
                     self.lines.session(&session)?;
