@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mcptap beside tshark and tcpdump: wall-clock time and peak memory, all in one run, as ratios.
 
-    cargo build --release && benches/versus.py [--rounds N] [--size 65M] [--large 5G] [--folder DIR]
+    cargo build --release --features full && benches/versus.py [--rounds N] [--size 65M] [--large 5G] [--folder DIR]
 
 Makes its captures (`bigpcap.py`, `tls.py`). The programs run in turn, N rounds (3). A ratio is the median of the ratios of the
 rounds. What is not installed is left out. --large also measures the memory for a capture of that size, which takes minutes."""

@@ -10,9 +10,11 @@ cd "$(dirname "$0")/../.."
 target=$1
 profile=${PROFILE:-dist}
 case $target in
-  *-musl) features=(--no-default-features --features 'agents http parquet schema tui') ;;
+  *-musl) features=(--no-default-features --features 'agents http jemalloc parquet schema tui') ;;
   *) features=(--features full) ;;
 esac
+# Linux on ARM has pages of 4, 16 or 64 KB. jemalloc runs with smaller pages than it was built for, not with larger ones.
+case $target in aarch64-*-linux-*) export JEMALLOC_SYS_WITH_LG_PAGE=16 ;; esac
 folder=$profile
 [ "$profile" = dev ] && folder=debug
 cargo build --locked --profile "$profile" --target "$target" "${features[@]}" --bin mcptap

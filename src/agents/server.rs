@@ -198,9 +198,6 @@ pub fn serve_stdio(database: PathBuf) -> Result<()> {
 
 /// Serves clients over Streamable HTTP, until the process is ended. `address` is a port of
 /// 127.0.0.1, or a loopback address and a port.
-///
-/// # Errors
-/// The program cannot listen at the address.
 pub fn serve_http(database: PathBuf, address: &str, token: Option<String>) -> Result<()> {
     let server = AgentServer::new(database);
     runtime()?.block_on(http::serve(server, address, token))

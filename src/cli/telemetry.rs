@@ -21,18 +21,12 @@ mod with_http {
     pub type Wanted = Settings;
 
     /// The telemetry that options and environment ask for.
-    ///
-    /// # Errors
-    /// A URL cannot be used.
     pub fn wanted(arguments: &args::Telemetry) -> Result<Wanted> {
         let variable = |name: &str| env::var(name).ok();
         Settings::new(arguments.otlp.as_deref(), arguments.otlp_content, arguments.metrics.clone(), &variable)
     }
 
     /// Starts the telemetry that is asked for. `say` prints where it is served.
-    ///
-    /// # Errors
-    /// The address or the certificates cannot be used.
     pub fn start(wanted: Wanted, say: impl Fn(&str)) -> Result<Option<Telemetry>> {
         if !wanted.is_wanted() {
             return Ok(None);

@@ -22,9 +22,6 @@ use super::report::{Pair, Party, Replacement, Report};
 
 /// Writes the report as JSON, with the latencies of many replays if there are any. Requests are
 /// written one by one, because a long run can have any number of them.
-///
-/// # Errors
-/// `out` cannot be written.
 pub fn write(report: &Report, latencies: Option<Value>, out: &mut dyn io::Write) -> io::Result<()> {
     let counts: Map<String, Value> =
         report.counts().into_iter().map(|(outcome, count)| (outcome.name().to_owned(), count.into())).collect();

@@ -109,9 +109,6 @@ fn question(params: &str) -> String {
 }
 
 /// Compares two recordings. `read` returns an answer of the first (0) or second (1) recording.
-///
-/// # Errors
-/// Errors of `read`.
 pub fn compare<E>(
     [old, new]: [&ComparableRecording; 2],
     read: &mut dyn FnMut(usize, MessageNumber) -> Result<Answer, E>,

@@ -158,9 +158,6 @@ impl Collector {
     }
 
     /// Takes an event.
-    ///
-    /// # Errors
-    /// The storage cannot be read or written. This holds for all functions that follow.
     pub fn take(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Session(session) => self.session(*session),

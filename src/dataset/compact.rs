@@ -39,9 +39,6 @@ pub struct Compacted {
 }
 
 /// Merges the small files of each table and day before `today`.
-///
-/// # Errors
-/// The storage cannot be read or written, or holds no table.
 pub fn compact(storage: &dyn Storage, today: &str) -> Result<Compacted> {
     finish_earlier(storage)?;
     let mut done = Compacted::default();

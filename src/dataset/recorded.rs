@@ -74,9 +74,6 @@ impl Exporter {
 
     /// Writes what the database has gained. `now` is the system's time. With `is_last`, also
     /// messages of the last seconds.
-    ///
-    /// # Errors
-    /// The database cannot be read, or the dataset cannot be read or written.
     pub fn export(&self, reader: &StoreReader, now: Time, is_last: bool) -> Result<Dataset> {
         let mut dataset = Dataset::new(storage::open(&self.to)?);
         let path = std::fs::canonicalize(reader.place().path()).unwrap_or_else(|_| reader.place().path().to_owned());
@@ -170,9 +167,6 @@ impl Exporter {
 }
 
 /// Writes sessions of a database, all of them or one. No note is kept.
-///
-/// # Errors
-/// The database cannot be read, or the dataset cannot be read or written.
 pub fn export_sessions(exporter: &Exporter, reader: &StoreReader, sessions: &[Session]) -> Result<Dataset> {
     let mut dataset = Dataset::new(storage::open(&exporter.to)?);
     for session in sessions {

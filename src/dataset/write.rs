@@ -56,9 +56,6 @@ impl Dataset {
     }
 
     /// Writes rows. All of them are visible at the end.
-    ///
-    /// # Errors
-    /// The storage cannot be read or written.
     pub fn write<R: TableRow>(&mut self, rows: &mut Vec<R>) -> Result<()> {
         rows.sort_by_key(|row| (row.time(), row.key()));
         let mut rest = rows.as_slice();

@@ -54,9 +54,6 @@ struct McpContent {
 
 impl<'a> Har<'a> {
     /// Begins an archive.
-    ///
-    /// # Errors
-    /// The output fails. The same holds for the functions below.
     pub fn new(reader: &'a StoreReader, out: &'a mut dyn Write) -> io::Result<Har<'a>> {
         let version = env!("CARGO_PKG_VERSION");
         let creator = format!(r#"{{"name":"mcptap","version":"{version}"}}"#);
@@ -70,9 +67,6 @@ impl<'a> Har<'a> {
     }
 
     /// Writes the `wanted` exchanges of a session, with and without messages.
-    ///
-    /// # Errors
-    /// The output fails, or the store cannot be read.
     pub fn session(&mut self, session: &Session, wanted: &dyn Fn(ExchangeNumber) -> bool) -> Result<()> {
         let Some(capture) = self.reader.capture_of(session.number)? else { return Ok(()) };
         let exchanges = match self.exchanges.take().filter(|exchanges| exchanges.capture == capture) {

@@ -64,9 +64,6 @@ const FROM_SERVER: &str = include_str!("html/page/live.js");
 const WITHOUT_SCRIPT: usize = 20;
 
 /// Writes a page of these sessions. `filter` selects the messages on it. The page shows its text.
-///
-/// # Errors
-/// The output fails, or the store cannot be read.
 pub fn write(
     reader: &StoreReader,
     sessions: &[Session],

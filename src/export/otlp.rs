@@ -41,9 +41,6 @@ use crate::store::{CaptureId, Page, RowKey, StoreReader};
 const LINE: usize = 256 << 10;
 
 /// Writes the spans of a session: of all requests, or of the `wanted` ones.
-///
-/// # Errors
-/// The output fails, or the store cannot be read.
 pub fn write_session(
     reader: &StoreReader,
     session: &Session,

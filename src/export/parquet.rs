@@ -44,9 +44,6 @@ pub struct Parquet<W: Write + Send> {
 
 impl<W: Write + Send> Parquet<W> {
     /// Begins a file.
-    ///
-    /// # Errors
-    /// The output fails. The same holds for the functions below.
     pub fn new(out: W) -> Result<Parquet<W>> {
         let table = &messages::IN_A_FILE;
         let writer = Writer::new(out, table.name, table.schema()?)?;

@@ -38,9 +38,6 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Begins the file.
-    ///
-    /// # Errors
-    /// The errors of `out`, as for all functions below.
     pub fn new(out: W) -> io::Result<Writer<W>> {
         let mut writer = Writer { out, interfaces: Vec::new(), pipes: Pipes::default(), block: Vec::new() };
         writer.begin(SECTION);

@@ -59,8 +59,6 @@ pub fn certificates(file: Option<&Path>) -> Result<Vec<u8>> {
 pub struct TlsClient(ClientConfig);
 
 impl TlsClient {
-    /// # Errors
-    /// The given certificates are unusable.
     pub fn new(options: &ConnectOptions) -> Result<TlsClient> {
         trust::config(&options.certificates, options.insecure, options.also_system).map(TlsClient)
     }

@@ -30,8 +30,6 @@ struct Tls {
 }
 
 impl Socket {
-    /// # Errors
-    /// The socket cannot be made non-blocking.
     pub fn new(socket: impl Into<Arc<TcpStream>>, session: Option<Connection>) -> io::Result<Socket> {
         let socket = socket.into();
         socket.set_nonblocking(true)?;

@@ -127,9 +127,6 @@ impl Outcomes {
 }
 
 /// Runs a replay as often as `load` asks for. Only differences are retained.
-///
-/// # Errors
-/// As for [`Job::run`]. The first error of any replay ends all.
 pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     let total = load.repeat.saturating_mul(load.parallel);
     let is_single = total <= 1;

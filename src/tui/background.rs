@@ -58,9 +58,6 @@ fn remembered() -> Option<Theme> {
 }
 
 /// Remembers the theme for the next start; `None` forgets it.
-///
-/// # Errors
-/// The file in the user's state folder cannot be written.
 pub fn remember(theme: Option<Theme>) -> io::Result<()> {
     let Some(file) = file() else { return Ok(()) };
     match theme {

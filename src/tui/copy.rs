@@ -35,10 +35,6 @@ pub fn value(detail: &Detail, view: &DetailView) -> Option<String> {
 }
 
 /// Writes the escape sequence that puts `text` on the clipboard.
-///
-/// # Errors
-///
-/// The terminal cannot be written to.
 pub fn send(out: &mut impl Write, text: &str) -> std::io::Result<()> {
     write!(out, "\x1b]52;c;{}\x07", BASE64_STANDARD.encode(text))?;
     out.flush()

@@ -28,10 +28,6 @@ impl Replayer {
     }
 
     /// Starts a replay. A running one is stopped.
-    ///
-    /// # Errors
-    ///
-    /// No further thread can be created.
     pub fn start(&mut self, submission: Submission) -> Result<()> {
         let (go, stop) = bounded(0);
         let (place, inputs) = (self.place.clone(), self.inputs.clone());
@@ -46,10 +42,6 @@ impl Replayer {
     }
 
     /// Reads the two answers to a request of a finished replay.
-    ///
-    /// # Errors
-    ///
-    /// No further thread can be created.
     pub fn read(&self, number: u64, finished: Arc<Finished>, step: StepIndex) -> Result<()> {
         let inputs = self.inputs.clone();
         let read =

@@ -44,10 +44,6 @@ impl Screen {
 
     /// Restores the terminal, stops this process until it is continued, and sets the
     /// terminal up again.
-    ///
-    /// # Errors
-    ///
-    /// The terminal cannot be configured.
     pub fn suspend(&mut self) -> Result<()> {
         restore();
         // The process stops here; `fg` continues it on the next line. SIGSTOP cannot be caught, so
@@ -59,10 +55,6 @@ impl Screen {
     }
 
     /// Discards the drawn screen: the next frame is drawn completely.
-    ///
-    /// # Errors
-    ///
-    /// The terminal cannot be written to.
     pub fn clear(&mut self) -> Result<()> {
         // ratatui's own clear() queries the terminal for the cursor position. The thread that reads
         // keys would receive the reply.

@@ -138,9 +138,6 @@ struct Parts<'r> {
 }
 
 /// Reads a message with its layers and bytes. `None` if there is no such message.
-///
-/// # Errors
-/// The database cannot be read, or is damaged.
 pub fn read(reader: &StoreReader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
     let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else {
         return Ok(None);
@@ -150,9 +147,6 @@ pub fn read(reader: &StoreReader, session: SessionNumber, number: MessageNumber)
 }
 
 /// The layers and bytes of a message that was read from the store.
-///
-/// # Errors
-/// The database cannot be read, or is damaged.
 pub fn of_message(stored: &StoredSession<'_>, message: Message) -> Result<Detail> {
     let StoredSession { reader, capture, session } = *stored;
     let exchange = message.exchange.map(|number| reader.exchange(capture, number)).transpose()?.flatten();

@@ -104,9 +104,6 @@ impl NamedRows {
 
 impl Judge<'_> {
     /// Judges an expectation.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged.
     pub fn judge(&self, expectation: &Expectation) -> Result<Judgement> {
         let mut named = NamedRows::default();
         let (holds, sentence) = match &expectation.requirement {

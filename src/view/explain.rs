@@ -77,9 +77,6 @@ pub struct Explanation {
 }
 
 /// Explains a session. With a symptom only causes of that symptom count.
-///
-/// # Errors
-/// The database cannot be read, or is damaged.
 pub fn explain(reader: &StoreReader, session: &Session, symptom: Option<Symptom>) -> Result<Explanation> {
     let mut facts = Facts::read(reader, session)?;
     if symptom == Some(Symptom::NeverCalled) {

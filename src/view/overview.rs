@@ -125,9 +125,6 @@ pub struct Overview {
 }
 
 /// Reads the summary of a session.
-///
-/// # Errors
-/// The database cannot be read, or is damaged.
 pub fn read(reader: &StoreReader, session: &Session) -> Result<Overview> {
     let mut overview = Overview::default();
     let revisions =

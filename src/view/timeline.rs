@@ -39,9 +39,6 @@ pub struct TimelinePosition {
 
 /// Calls `visit` with the rows of a session after `from`, in order of time. With a filter only the
 /// messages that match are visited. Returns the position after the last row.
-///
-/// # Errors
-/// The database cannot be read, or is damaged; or `visit` failed.
 pub fn visit(
     reader: &StoreReader,
     session: &Session,

@@ -47,9 +47,6 @@ pub struct Times {
 
 impl Times {
     /// Reads the times of a session.
-    ///
-    /// # Errors
-    /// The database cannot be read, or is damaged.
     pub fn read(reader: &StoreReader, session: &Session) -> Result<Times> {
         let Some(capture) = reader.capture_of(session.number)? else { return Ok(Times::default()) };
         let mut clock = Clock::new(reader, capture);

@@ -150,9 +150,6 @@ impl<'r> Clock<'r> {
 
     /// The timing of the call that a message begins or responds to. `None` where the other message
     /// was not captured, or where two clocks make it wrong: then the call has no latency.
-    ///
-    /// # Errors
-    /// The database cannot be read or is damaged. The same holds for the functions below.
     pub fn of_message(&mut self, message: &Message) -> Result<Option<Timing>> {
         let (own, Some(other)) = (TimedMessage::from(message), message.answers.or(message.answered_by)) else {
             return Ok(None);

@@ -22,9 +22,6 @@ pub fn page_policy() -> String {
 }
 
 /// Writes the page without data.
-///
-/// # Errors
-/// The output fails.
 pub fn write_page(out: &mut dyn Write) -> Result<()> {
     head(out, "recording", &page_policy())?;
     raw(out, BODY)?;
@@ -69,9 +66,6 @@ impl PageData {
     /// Writes what the page lacks. The rows of timelines are always written; facts, exchanges and
     /// findings only if `is_thorough`, because they are read as a whole. Returns whether the page
     /// lacked anything that was written.
-    ///
-    /// # Errors
-    /// The output fails, or the store cannot be read.
     pub fn write_new(
         &mut self,
         reader: &StoreReader,

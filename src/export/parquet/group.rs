@@ -134,9 +134,6 @@ pub struct Writer<W: Write + Send> {
 
 impl<W: Write + Send> Writer<W> {
     /// Begins a file with a table.
-    ///
-    /// # Errors
-    /// The output fails. The same holds for the functions below.
     pub fn new(out: W, table: &str, schema: TypePtr) -> Result<Writer<W>> {
         let entry = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
         let about = vec![entry("mcptap.schema", VERSION), entry("mcptap.table", table)];

@@ -20,9 +20,6 @@ pub struct ParquetReader {
 
 impl ParquetReader {
     /// Opens a file and reads its footer.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is no Parquet. The same holds for the functions below.
     pub fn new(file: File) -> Result<ParquetReader> {
         let file = SerializedFileReader::new(file)?;
         let fields = file.metadata().file_metadata().schema_descr().root_schema().get_fields();

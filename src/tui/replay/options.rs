@@ -51,10 +51,6 @@ impl ReplayOptions {
     }
 
     /// Applies the options for reaching the server.
-    ///
-    /// # Errors
-    ///
-    /// The certificates cannot be read, or the server is a command and needs none.
     pub fn reach(&self, target: &mut Target) -> Result<()> {
         match target {
             Target::Command(_) if self.insecure || self.certificates.is_some() => {

@@ -122,9 +122,6 @@ impl StepTable {
 
     /// Adds what has been stored since the last call, until `stop` returns true. The next call adds
     /// the rest. Returns whether that was all.
-    ///
-    /// # Errors
-    /// The store cannot be read or is damaged. The same holds for the functions below.
     pub fn grow(&mut self, reader: &StoreReader, stop: &dyn Fn() -> bool) -> Result<bool> {
         let Some((record, capture)) = self.stored(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {

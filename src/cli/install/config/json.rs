@@ -8,9 +8,6 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::tree::{Layout, Map, Member, Node, NodeValue, Sequence};
 
 /// Parses the text. An empty text gives nothing.
-///
-/// # Errors
-/// It is not JSON.
 pub(super) fn read(text: &str) -> Result<Option<Node>> {
     let result = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
     Ok(result.map_err(|error| anyhow!("{error}"))?.value.map(node))

@@ -9,9 +9,6 @@ use super::tree::{Layout, Map, Member, Node, NodeValue, Sequence};
 use crate::cli::toml_error;
 
 /// Parses the text.
-///
-/// # Errors
-/// It is not TOML.
 pub(super) fn read(text: &str) -> Result<Option<Node>> {
     let wrong = |error: TomlError| toml_error(text, error.message(), error.span());
     let document = Document::parse(text).map_err(wrong)?;
