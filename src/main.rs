@@ -2,11 +2,18 @@
 
 use std::process::ExitCode;
 
-/// Most memory of a capture is freed by another thread than the one that allocated it, which is slow
-/// in the C library (`docs/decisions/0051-memory-passes-between-threads.md`).
+/// Most memory of a capture is freed by another thread than the one that allocated it. The allocator
+/// of the C library is slow then (`docs/decisions/0051-memory-passes-between-threads.md`).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Memory that was freed goes back to the system after a second. The default is ten: then an export
+/// with large texts has a fifth more.
+#[cfg(feature = "jemalloc")]
+#[allow(unsafe_code, reason = "the allocator reads its options from this symbol before `main`")]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static OPTIONS: &[u8] = b"dirty_decay_ms:1000\0";
 
 fn main() -> ExitCode {
     mcptap::cli::main()

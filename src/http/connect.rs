@@ -59,6 +59,7 @@ pub fn certificates(file: Option<&Path>) -> Result<Vec<u8>> {
 pub struct TlsClient(ClientConfig);
 
 impl TlsClient {
+    /// A client that trusts what the options say.
     pub fn new(options: &ConnectOptions) -> Result<TlsClient> {
         trust::config(&options.certificates, options.insecure, options.also_system).map(TlsClient)
     }

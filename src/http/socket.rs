@@ -30,6 +30,7 @@ struct Tls {
 }
 
 impl Socket {
+    /// Makes the socket non-blocking. `session` is the TLS session on it.
     pub fn new(socket: impl Into<Arc<TcpStream>>, session: Option<Connection>) -> io::Result<Socket> {
         let socket = socket.into();
         socket.set_nonblocking(true)?;
