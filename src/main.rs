@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Most memory of a capture is freed by another thread than the one that allocated it. The allocator
-/// of the C library is slow then (`docs/decisions/0051-memory-passes-between-threads.md`).
+/// Most memory of a capture is freed by another thread than the one that allocated it. Then the
+/// allocator of the C library is slow (`docs/decisions/0051-memory-passes-between-threads.md`).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

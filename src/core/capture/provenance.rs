@@ -212,8 +212,7 @@ impl Provenance {
     /// The recursion is as deep as the layers of the protocols, which are few.
     pub fn each_packet_range(&self, span: Span, visit: &mut dyn FnMut(PacketRange)) {
         let mut whole = None;
-        // `for_each` costs half of what `for` costs, because the iterator is a chain.
-        self.parents(span).for_each(|part| {
+        for part in self.parents(span) {
             let length = part.end - part.start;
             match part.origin {
                 Origin::Packet { packet, offset } => {
@@ -231,7 +230,7 @@ impl Provenance {
                 }
                 Origin::Missing => {}
             }
-        });
+        }
     }
 
     /// The packet ranges that make up `span`, in the order of its bytes.
