@@ -14,8 +14,8 @@ use crate::store::{CaptureId, Counts, DatabaseFile, Writer};
 #[cfg(feature = "live")]
 use crate::store::{CaptureInfo, WriteOptions};
 
-/// The database of a recording, unless nothing is saved, and the folder for traffic that is not
-/// decoded yet. That waits beside the database, because this place needs free space anyway.
+/// The database of a recording, unless nothing is saved, and the folder for traffic that waits for
+/// the decoder. It is the folder of the database, where free space is needed anyway.
 pub fn place(
     options: &RecordingOptions,
     database: impl FnOnce() -> Result<PathBuf>,

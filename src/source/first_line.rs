@@ -8,25 +8,44 @@ use crate::capture::pipe::{self, Pipe, PipeEvent};
 /// Bytes of a program that are held until its first line is complete. That of MCP has some hundred.
 pub const HELD: usize = 256 << 10;
 
-/// Whether the first line of an input is JSON-RPC; `None` while it is not complete.
-pub fn is_json_rpc(input: &[u8]) -> Option<bool> {
-    let input = input.trim_ascii_start();
-    match input.first()? {
-        b'{' | b'[' if memchr::memmem::find(input, b"\"jsonrpc\"").is_some() => Some(true),
-        b'{' | b'[' if !input.contains(&b'\n') => None,
-        _ => Some(false),
-    }
+/// The first line that a program reads. Each byte is looked at once, however small the pieces are.
+#[derive(Debug, Default)]
+pub struct FirstLine {
+    /// What was read so far, without blanks before it.
+    bytes: Vec<u8>,
+    /// Whether it is JSON-RPC; `None` while that cannot be told.
+    pub is_json_rpc: Option<bool>,
 }
 
-/// The bytes of standard input in pipe packets.
-pub fn input_of(packets: &Batch) -> Vec<u8> {
-    let mut input = Vec::new();
-    for packet in packets.packets() {
+impl FirstLine {
+    /// Takes the next packet of the program's pipes.
+    pub fn take(&mut self, packet: &Packet<'_>) {
         if let Some((_, PipeEvent::Data(Pipe::Stdin, bytes))) = pipe::decode(packet.data) {
-            input.extend_from_slice(bytes);
+            self.push(bytes);
         }
     }
-    input
+
+    /// Whether the program has read nothing but blanks.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        const NAME: &[u8] = b"\"jsonrpc\"";
+        if self.is_json_rpc.is_some() {
+            return;
+        }
+        let bytes = if self.is_empty() { bytes.trim_ascii_start() } else { bytes };
+        // The name may have begun in the piece before.
+        let from = self.bytes.len().saturating_sub(NAME.len() - 1);
+        self.bytes.extend_from_slice(bytes);
+        self.is_json_rpc = match self.bytes.first() {
+            None => None,
+            Some(b'{' | b'[') if memchr::memmem::find(&self.bytes[from..], NAME).is_some() => Some(true),
+            Some(b'{' | b'[') if !bytes.contains(&b'\n') => None,
+            Some(_) => Some(false),
+        };
+    }
 }
 
 /// The packets of one wrapped program, held until it is known whether it is a server.
@@ -34,13 +53,14 @@ pub fn input_of(packets: &Batch) -> Vec<u8> {
 pub struct HeldStart<S> {
     inner: S,
     held: Batch,
+    first_line: FirstLine,
     delivered: usize,
 }
 
 impl<S: Source> HeldStart<S> {
     /// Holds nothing yet.
     pub fn new(inner: S) -> HeldStart<S> {
-        HeldStart { inner, held: Batch::default(), delivered: 0 }
+        HeldStart { inner, held: Batch::default(), first_line: FirstLine::default(), delivered: 0 }
     }
 
     /// The source of the packets.
@@ -55,12 +75,13 @@ impl<S: Source> HeldStart<S> {
             match self.inner.next()? {
                 Some(Item::Packet(packet)) => {
                     self.held.push(&packet);
-                    if let Some(is_server) = is_json_rpc(&input_of(&self.held)) {
+                    self.first_line.take(&packet);
+                    if let Some(is_server) = self.first_line.is_json_rpc {
                         return Ok(is_server);
                     }
                 }
                 Some(_) => {}
-                None => return Ok(otherwise && input_of(&self.held).is_empty()),
+                None => return Ok(otherwise && self.first_line.is_empty()),
             }
             if self.held.size() > HELD {
                 return Ok(false);
@@ -91,16 +112,30 @@ mod tests {
     use super::*;
     use crate::capture::{LinkType, PacketNumber, Time};
 
+    /// The answer for an input that arrives in pieces of this length.
+    fn is_json_rpc(input: &[u8], length: usize) -> Option<bool> {
+        let mut first_line = FirstLine::default();
+        input.chunks(length).for_each(|piece| first_line.push(piece));
+        first_line.is_json_rpc
+    }
+
     #[test]
     fn a_server_is_known_by_its_first_line() {
-        assert_eq!(is_json_rpc(b""), None);
-        assert_eq!(is_json_rpc(b" \n"), None);
-        assert_eq!(is_json_rpc(b"{\"id\":1,\"json"), None);
-        assert_eq!(is_json_rpc(b"{\"id\":1,\"jsonrpc\":"), Some(true));
-        assert_eq!(is_json_rpc(b"\n[{\"jsonrpc\":\"2.0\""), Some(true));
-        // The second is the Language Server Protocol.
-        for other in ["{\"a\":1}\n", "Content-Length: 10\r\n\r\n{\"jsonrpc\"", "GET /", "print('\"jsonrpc\"')"] {
-            assert_eq!(is_json_rpc(other.as_bytes()), Some(false), "{other}");
+        for (input, wanted) in [
+            ("", None),
+            (" \n", None),
+            ("{\"id\":1,\"json", None),
+            ("{\"id\":1,\"jsonrpc\":", Some(true)),
+            ("\n[{\"jsonrpc\":\"2.0\"", Some(true)),
+            ("{\"a\":1}\n", Some(false)),
+            ("GET /", Some(false)),
+            // The Language Server Protocol.
+            ("Content-Length: 10\r\n\r\n{\"jsonrpc\"", Some(false)),
+            ("print('\"jsonrpc\"')", Some(false)),
+        ] {
+            for length in 1..=input.len().max(1) {
+                assert_eq!(is_json_rpc(input.as_bytes(), length), wanted, "{input:?} in pieces of {length}");
+            }
         }
     }
 

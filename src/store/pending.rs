@@ -89,39 +89,28 @@ impl Pending {
 
     /// Adds a record, unless there is no room. The bytes of `Plaintext` are compressed already.
     pub(super) fn add(&mut self, record: Event) {
-        const SMALL: usize = 1 << 10;
+        let Some(size) = size_of_record(&record) else { return };
+        // The later state of a record takes the place of the one that waits.
+        let replaces = match &record {
+            Event::Session(record) => self.sessions.contains_key(&record.number),
+            Event::Connection(record) => self.connections.contains_key(&record.id),
+            _ => false,
+        };
+        if !replaces && !self.has_room(size) {
+            return;
+        }
         match record {
-            Event::Session(record) if self.sessions.contains_key(&record.number) || self.has_room(SMALL) => {
-                self.sessions.insert(record.number, *record);
-            }
-            Event::Connection(record)
-                if self.connections.contains_key(&record.id) || self.has_room(connection_size(&record)) =>
-            {
-                self.connections.insert(record.id, *record);
-            }
-            Event::Exchange(record) | Event::Head(record) if self.has_room(exchange_size(&record)) => {
-                self.exchanges.insert(record.number, *record);
-            }
-            Event::Belongs(exchange, session) if self.has_room(size_of::<(SessionNumber, ExchangeNumber)>()) => {
-                self.sessions_of_exchanges.push((session, exchange));
-            }
-            Event::Stream(stream) if self.has_room(size_of::<Stream>()) => self.streams.push(stream),
-            Event::Part(stream, part) if self.has_room(size_of::<(StreamId, StreamPart)>()) => {
-                self.parts.push((stream, part))
-            }
-            Event::Plaintext(stream, start, frame)
-                if self.has_room(size_of::<(StreamId, u64, Vec<u8>)>() + frame.len()) =>
-            {
-                self.plaintext.push((stream, start, frame));
-            }
-            Event::Keys(connection, lines) if self.has_room(lines.len()) => self.keys.push((connection, lines)),
-            Event::Linked(_, message, link) if self.has_room(size_of::<(MessageNumber, Link)>()) => {
-                self.late_links.push((message, link))
-            }
-            Event::Finding(record) if self.has_room(finding_size(&record)) => self.findings.push(*record),
-            Event::Note(record) if note::is_stored(&record) && self.has_room(size_of::<Note>() + SMALL) => {
-                self.notes.push(*record);
-            }
+            Event::Session(record) => drop(self.sessions.insert(record.number, *record)),
+            Event::Connection(record) => drop(self.connections.insert(record.id, *record)),
+            Event::Exchange(record) | Event::Head(record) => drop(self.exchanges.insert(record.number, *record)),
+            Event::Belongs(exchange, session) => self.sessions_of_exchanges.push((session, exchange)),
+            Event::Stream(stream) => self.streams.push(stream),
+            Event::Part(stream, part) => self.parts.push((stream, part)),
+            Event::Plaintext(stream, start, frame) => self.plaintext.push((stream, start, frame)),
+            Event::Keys(connection, lines) => self.keys.push((connection, lines)),
+            Event::Linked(_, message, link) => self.late_links.push((message, link)),
+            Event::Finding(record) => self.findings.push(*record),
+            Event::Note(record) => self.notes.push(*record),
             _ => {}
         }
     }
@@ -334,17 +323,30 @@ impl Pending {
     }
 }
 
-fn connection_size(record: &Connection) -> usize {
-    (1 << 10) + record.tls.iter().map(|step| size_of_val(&*step.packets)).sum::<usize>()
-}
-
-fn exchange_size(record: &Exchange) -> usize {
+/// The memory that a record takes while it waits; `None` if it is none of those that
+/// [`Pending::add`] stores.
+fn size_of_record(record: &Event) -> Option<usize> {
+    const SMALL: usize = 1 << 10;
     let half = |half: &Half| half.fields.size() + size_of_val(&*half.packets) + size_of_val(&*half.head_packets);
-    size_of::<Exchange>() + half(&record.request) + half(&record.response)
-}
-
-fn finding_size(record: &Finding) -> usize {
-    size_of::<Finding>() + record.text.len() + size_of_val(&*record.messages) + size_of_val(&*record.packets)
+    Some(match record {
+        Event::Session(_) => SMALL,
+        Event::Connection(record) => SMALL + record.tls.iter().map(|step| size_of_val(&*step.packets)).sum::<usize>(),
+        Event::Exchange(record) | Event::Head(record) => {
+            size_of::<Exchange>() + half(&record.request) + half(&record.response)
+        }
+        Event::Belongs(..) => size_of::<(SessionNumber, ExchangeNumber)>(),
+        Event::Stream(_) => size_of::<Stream>(),
+        Event::Part(..) => size_of::<(StreamId, StreamPart)>(),
+        Event::Plaintext(.., frame) => size_of::<(StreamId, u64, Vec<u8>)>() + frame.len(),
+        Event::Keys(_, lines) => lines.len(),
+        Event::Linked(..) => size_of::<(MessageNumber, Link)>(),
+        Event::Finding(record) => {
+            let about = size_of_val(&*record.messages) + size_of_val(&*record.packets);
+            size_of::<Finding>() + record.text.len() + about
+        }
+        Event::Note(record) if note::is_stored(record) => size_of::<Note>() + SMALL,
+        _ => return None,
+    })
 }
 
 /// Takes the emptied list with its memory, unless it grew too much while nothing could be written.

@@ -254,6 +254,7 @@ impl StoreReader {
             Scope::Capture(capture) => RowKey::all(capture),
             Scope::All => ALL,
         };
+        // Parameter 4 stands here too, because SQLite refuses one that a statement does not have.
         let (which, range) = (format!("?4 IS NULL AND session NOT IN {HIDDEN} AND id"), page.range(keys, |key| key.0));
         Ok(MessageRun { by: "id", which, session: None, range, order: page.order, limit: page.limit })
     }

@@ -1,11 +1,11 @@
 //! Strings, JSON texts, times and digits.
 //!
-//! RFC 8259 section 7 requires escapes for the quotation mark, the backslash and U+0000 to U+001F;
-//! serde_json writes them. Further characters are escaped because they could mislead a terminal or
-//! a reader: DEL and the C1 controls (U+007F to U+009F), which begin escape sequences, and the line
-//! and paragraph separators (U+2028, U+2029), which some readers take as the end of a line. The
-//! bidirectional controls (U+202A to U+202E, U+2066 to U+2069) are the third group. A parser reads
-//! the same string.
+//! RFC 8259 section 7 requires escapes for the quotation mark, the backslash and U+0000 to U+001F.
+//! json-escape-simd and serde_json write them alike. Further characters are escaped because they
+//! could mislead a terminal or a reader. DEL and the C1 controls (U+007F to U+009F) begin escape
+//! sequences. Some readers take the line and paragraph separators (U+2028, U+2029) as the end of a
+//! line. The bidirectional controls (U+202A to U+202E, U+2066 to U+2069) reverse text. A parser
+//! reads the same string.
 
 use std::io::Write;
 

@@ -27,7 +27,7 @@ use crate::capture::Time;
 use crate::capture::pipe::{Exit, PipeEvent, Start};
 use crate::source::batch::Batch;
 use crate::source::command::{names_mcp, program};
-use crate::source::first_line::{HELD, input_of, is_json_rpc};
+use crate::source::first_line::{FirstLine, HELD};
 use crate::source::now;
 
 /// The most channels of a run: 65,536 programs with pipes as standard streams. They take 1.5 MiB of
@@ -105,6 +105,9 @@ enum ServerState {
 struct Held {
     started: Time,
     packets: MadePackets,
+    first_line: FirstLine,
+    /// The number of packets of which the first line was taken.
+    examined: usize,
 }
 
 impl WatchedClient {
@@ -214,7 +217,7 @@ impl WatchedClient {
     fn decide(&mut self, number: u64) {
         let WatchedClient { probe, servers, packets, shown, .. } = self;
         let Some(server) = servers.get_mut(&number) else { return };
-        let ServerState::Held(held) = &server.state else { return };
+        let ServerState::Held(held) = &mut server.state else { return };
         match held.is_server() {
             _ if server.is_recorded => server.ignore(probe),
             Some(true) => server.record(*shown, packets),
@@ -234,7 +237,9 @@ impl WatchedClient {
             }
             let Some(exit) = server.exit else { continue };
             // A server that ends before it has read anything is what somebody looks for.
-            if matches!(&server.state, ServerState::Held(held) if held.input().is_empty()) && names_mcp(&server.command)
+            if let ServerState::Held(held) = &mut server.state
+                && held.examine().is_empty()
+                && names_mcp(&server.command)
             {
                 server.record(*shown, packets);
             }
@@ -277,14 +282,18 @@ impl ServerState {
 }
 
 impl Held {
-    /// The first bytes of standard input.
-    fn input(&self) -> Vec<u8> {
-        input_of(&self.packets.batch)
+    /// Takes the first line from the packets that were added.
+    fn examine(&mut self) -> &FirstLine {
+        while let Some(packet) = self.packets.batch.get(self.examined) {
+            self.first_line.take(&packet);
+            self.examined += 1;
+        }
+        &self.first_line
     }
 
     /// Whether the program is an MCP server; `None` if that cannot be told yet.
-    fn is_server(&self) -> Option<bool> {
-        is_json_rpc(&self.input()).or((self.packets.counts.seen > HELD as u64).then_some(false))
+    fn is_server(&mut self) -> Option<bool> {
+        self.examine().is_json_rpc.or((self.packets.counts.seen > HELD as u64).then_some(false))
     }
 }
 
@@ -308,7 +317,12 @@ fn start(
     }
     let is_recorded = is_mcptap || u32::try_from(event.offset).is_ok_and(|parent| recorders.contains(&parent));
     let started = wall(clock, event.time);
-    let state = ServerState::Held(Held { started, packets: MadePackets::default() });
+    let state = ServerState::Held(Held {
+        started,
+        packets: MadePackets::default(),
+        first_line: FirstLine::default(),
+        examined: 0,
+    });
     // It may have ended already.
     let directory = std::fs::read_link(path(event.process, "cwd")).ok();
     let directory = directory.map(|directory| directory.to_string_lossy().into_owned());

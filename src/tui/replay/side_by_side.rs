@@ -69,12 +69,8 @@ pub fn align(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Alig
         let matching = match operation {
             DiffOp::Equal { .. } => RowMatch::Same,
             _ if kinds_differ
-                || from
-                    .iter()
-                    .any(|line| is_changed(line, differences, |change| !matches!(change, Change::Added(_))))
-                || to
-                    .iter()
-                    .any(|line| is_changed(line, differences, |change| !matches!(change, Change::Removed(_)))) =>
+                || any_is_changed(from, differences, |change| !matches!(change, Change::Added(_)))
+                || any_is_changed(to, differences, |change| !matches!(change, Change::Removed(_))) =>
             {
                 RowMatch::Differs
             }
@@ -90,11 +86,15 @@ pub fn align(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Alig
     rows
 }
 
-/// Whether a line of an answer is inside a value with a change that affects the answer.
-fn is_changed(line: &AnswerLine, differences: &[Difference], affects: fn(&Change) -> bool) -> bool {
+/// Whether a line is inside a changed value. `affects` selects the changes of the answer to which
+/// the lines belong.
+fn any_is_changed(lines: &[AnswerLine], differences: &[Difference], affects: fn(&Change) -> bool) -> bool {
     let is_inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
-    let mut relevant = differences.iter().filter(|difference| affects(&difference.change));
-    relevant.any(|difference| line.path.strip_prefix(&*difference.path).is_some_and(is_inside))
+    let relevant = || differences.iter().filter(|difference| affects(&difference.change));
+    let is_changed = |line: &AnswerLine| {
+        relevant().any(|difference| line.path.strip_prefix(&*difference.path).is_some_and(is_inside))
+    };
+    lines.iter().any(is_changed)
 }
 
 fn lines_of(answer: &Answer) -> Vec<AnswerLine> {
